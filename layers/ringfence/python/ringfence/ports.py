@@ -1,0 +1,226 @@
+"""What the core needs from outside. Every adapter of a port passes the contract suite of that port in `tests/contract`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ringfence.change import Change, Refused, Written
+from ringfence.effects import Effect, Item
+from ringfence.job import Job, Millis, State
+from ringfence.wire import Ticket
+
+
+class Clock(Protocol):
+    """Time. Wall time dates rows; nothing that decides an effect rests on it (DESIGN rule 6)."""
+
+    def now(self) -> Millis: ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never jumps."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One record to append: its bytes, and the key that chooses its shard."""
+
+    data: bytes
+    partition_key: str
+
+
+class Log(Protocol):
+    """What was accepted, in order."""
+
+    def append(self, entries: Sequence[LogEntry]) -> list[str | None]:
+        """Append all entries, sending again only those that failed, with jitter, a bounded number of times.
+
+        Returns one sequence number per entry, by index; None for an entry that could not be appended. Never raises for
+        throttling or an unreachable service: those entries are None.
+        """
+        ...
+
+
+# --- the queue -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A message held for a while. ``body`` is what was in the queue, read by `wire.decode_ticket`."""
+
+    body: str
+    receipt: str
+    deliveries: int
+    """How often the queue has handed this message out, this time included. Approximate on SQS."""
+    message_id: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many messages are visible, leased and delayed. Approximate on SQS."""
+
+    ready: int
+    leased: int
+    delayed: int
+
+
+class Queue(Protocol):
+    """Who should try now. One contract for memory, SQS and Redis; delays and leases are whole seconds or fractions thereof,
+    rounded up where the engine knows only whole ones."""
+
+    name: str
+    max_delay_seconds: float
+    max_lease_seconds: float
+
+    def push(self, tickets: Sequence[Ticket], delay_seconds: float = 0.0) -> list[Ticket]:
+        """Add tickets, visible after the delay (clipped to ``max_delay_seconds``). Returns those that were not taken."""
+        ...
+
+    def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
+        """Take up to ``max_tickets``, hidden from others for ``lease_seconds``; waits up to ``wait_seconds`` for a first one."""
+        ...
+
+    def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
+        """Hide these for ``lease_seconds`` more, counted from now and clipped to what the engine allows. Returns those lost."""
+        ...
+
+    def acknowledge(self, leases: Sequence[Lease]) -> None:
+        """Remove these for good. Stale receipts are ignored, never raised: the ledger has decided already."""
+        ...
+
+    def release(self, leases: Sequence[Lease], delay_seconds: float = 0.0) -> None:
+        """Make these visible again after the delay. Stale receipts are ignored."""
+        ...
+
+    def depth(self) -> Depth: ...
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some jobs of a listing (payload, checkpoint and result not loaded), newest first, and the cursor of the next page."""
+
+    jobs: list[Job]
+    cursor: str | None
+
+
+class Ledger(Protocol):
+    """Who may write. Every method raises `Unavailable` when the store is throttled, in conflict or out of reach; sending the
+    very same `Change` again is then always safe (its ``write_id`` tells an own write from somebody else's)."""
+
+    def register(self, job: Job) -> Job | None:
+        """Put the row if there is none, or only one that has expired. Returns None if written, else the row that is there.
+
+        An own write whose reply was lost (same ``write_id``) counts as written.
+        """
+        ...
+
+    def register_new(self, jobs: Sequence[Job]) -> list[Job]:
+        """Put many rows whose random ids are known to be new. Returns those that could not be written."""
+        ...
+
+    def get(self, job_id: str) -> Job | None:
+        """The row with all its texts, strongly consistent; None if absent or expired."""
+        ...
+
+    def write(self, change: Change, effects: Sequence[Effect] = (), *, request_token: str | None = None) -> Written | Refused:
+        """Carry out a change, with the effects in the same transaction if there are any.
+
+        Recognises an own write whose reply was lost (`change.is_own_write`) as written. Raises `EffectRefused` when the row's
+        condition held and an effect's did not. Nothing is retried here beyond what the SDK does.
+        """
+        ...
+
+    def write_effects(self, held: Change, effects: Sequence[Effect], *, request_token: str) -> Refused | None:
+        """Carry out effects now, in a transaction that only checks ``held.condition`` on the job's row (nothing of the row is
+        written). Returns None when done."""
+        ...
+
+    def read_item(self, table: str, key: Item) -> Mapping[str, Any] | None:
+        """One item of the user's, strongly consistent; numbers come as int or Decimal."""
+        ...
+
+    def due(self, shard: int, now: Millis, limit: int) -> list[str]:
+        """Ids of jobs in this shard whose due mark is at or before ``now``, the longest due first. May be a little stale."""
+        ...
+
+    def list_jobs(
+        self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page:
+        """A tenant's jobs, newest first. A filter by state reads at most 200 rows a page. A cursor of another tenant or
+        another query is `Rejected`."""
+        ...
+
+
+DUE_SHARDS = 8
+"""Index partitions: one throttles at 1,000 writes a second and takes the table's writes with it.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
+
+
+# --- things set aside, keys, and what is told ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """Something that could not be understood: where it came from, its bytes, and why."""
+
+    source: str
+    """``log:<shard>`` or ``queue:<name>``."""
+    position: str
+    """The sequence number or message id."""
+    reason: str
+    data: bytes
+    at: Millis
+    job_id: str | None = None
+
+
+class Quarantine(Protocol):
+    """Keeps what could not be read. Raises `Unavailable` when it cannot: then the record must not count as handled."""
+
+    def put(self, item: SetAside) -> None:
+        """Keep it; the same source and position twice are one."""
+        ...
+
+    def items(self, limit: int = 100) -> list[SetAside]:
+        """The newest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """An API key as stored: only the SHA-256 of its secret."""
+
+    key_id: str
+    sha256: str
+    tenant: str
+    scopes: frozenset[str]
+    """Some of ``submit``, ``read``, ``operate``."""
+    created_at: Millis
+    note: str = ""
+
+
+class Keys(Protocol):
+    """The API keys, looked up by the SHA-256 of the presented secret."""
+
+    def find(self, sha256: str) -> ApiKey | None: ...
+
+    def add(self, key: ApiKey) -> None: ...
+
+    def remove(self, key_id: str) -> bool: ...
+
+    def all(self) -> list[ApiKey]: ...
+
+
+class Telemetry(Protocol):
+    """Where events go: one JSON line each, with stable names, never a payload."""
+
+    def event(self, name: str, **fields: str | int | float | bool | None) -> None: ...

@@ -1,0 +1,358 @@
+"""The rules of the ledger: each transition of a job as one conditional `Change`, and what a claim finds in its way.
+
+Nothing here touches a store. An owner's write relies on its token, its attempt and ``running``; anybody else's on the state
+and version it saw. Break a line and a job is lost or an effect doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ringfence.change import AtMost, Below, Change, Condition, Is, OneOf, Unset, all_of, any_of
+from ringfence.job import WAITING, Job, Millis, PastAttempt, Progress, State
+from ringfence.wire import Ticket
+
+CLOCK_SKEW_MS = 5_000
+"""How far two machines' clocks are trusted to agree. Too small costs a needless run, never a second effect."""
+
+LEDGER_LEASE_MARGIN_MS = 1_000
+"""The row's lease ends this much before the queue's, so that whoever gets the ticket next finds the row free."""
+
+HAND_OVERS_PER_ATTEMPT = 3
+"""So many hand-overs without a newer checkpoint count as an attempt: a job that never advances must end."""
+
+HISTORY_LENGTH = 3
+ERROR_LENGTH = 2_000
+"""Characters of an error that are kept: a bounded history whatever a job raises."""
+
+RETENTION_FLOOR_SECONDS = 3 * 24 * 3600
+"""A finished row outlives the log's retention (a day by default), or a replayed record would run the job again."""
+
+
+# --- claiming --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """No row: the ticket names a job nobody accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The job has ended: acknowledge, run nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelNow:
+    """A cancel was asked for and nobody else runs the job: write ``cancelled``, then acknowledge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another worker runs it: put the ticket back until its lease is over."""
+
+    until: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """Not due yet: put the ticket back until then, never acknowledge it."""
+
+    until: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class UsedUp:
+    """No attempts are left: write ``dead``, raising the token so that a late owner cannot write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nothing stands in the way. ``counted`` is false when only a clock says that the last owner is gone."""
+
+    counted: bool
+
+
+Verdict = Missing | Finished | CancelNow | Held | Early | UsedUp | Free
+
+
+def judge(job: Job | None, ticket: Ticket, deliveries: int, now: Millis) -> Verdict:
+    """What stands between this ticket and a claim of the row just seen."""
+    if job is None:
+        return Missing()
+    if job.state.terminal:
+        return Finished()
+    if job.state in WAITING:
+        if job.cancel_requested:
+            return CancelNow()
+        if job.run_at is not None and job.run_at > now:
+            return Early(job.run_at)
+        return UsedUp() if job.attempts >= job.max_attempts else Free(counted=True)
+    came_again = job.ticket_id == ticket.ticket_id and deliveries > job.ticket_deliveries
+    free_at = (job.lease_until or 0) + CLOCK_SKEW_MS
+    lapsed = free_at < now
+    if not came_again and not lapsed:
+        return Held(free_at)
+    if job.cancel_requested:
+        return CancelNow()
+    if came_again and job.attempts >= job.max_attempts:
+        # A healthy job must not die of a duplicate: over a running row both signs are needed.
+        return UsedUp() if lapsed else Held(free_at)
+    return Free(counted=came_again)
+
+
+def claim_waiting(
+    ticket: Ticket, deliveries: int, *, write_id: str, attempt_id: str, worker: str, now: Millis, lease_until: Millis
+) -> Change:
+    """The common claim, of a row not seen before: one conditional update that mints the token."""
+    waiting = OneOf("state", WAITING)
+    due = any_of(Unset("run_at"), AtMost("run_at", now))
+    attempts_left = Below("attempts", "max_attempts")
+    not_cancelled = Unset("cancel_requested")
+    return Change(
+        job_id=ticket.job_id,
+        write_id=write_id,
+        condition=all_of(waiting, due, attempts_left, not_cancelled),
+        set=_owned_by(ticket, deliveries, attempt_id, worker, now, lease_until),
+        add={"token": 1, "attempts": 1},
+    )
+
+
+def claim_seen(
+    seen: Job,
+    ticket: Ticket,
+    deliveries: int,
+    *,
+    counted: bool,
+    write_id: str,
+    attempt_id: str,
+    worker: str,
+    now: Millis,
+    lease_until: Millis,
+) -> Change:
+    """The claim of a row just judged `Free`: a take-over from an owner whose lease is over."""
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=_as_seen(seen),
+        set={
+            **_owned_by(ticket, deliveries, attempt_id, worker, now, lease_until),
+            **_ended_attempt(seen, now, "lost"),
+        },
+        add={"token": 1, "attempts": 1 if counted else 0},
+        seen=seen,
+    )
+
+
+def bury_used_up(seen: Job, *, write_id: str, now: Millis, expires_at: int) -> Change:
+    """Write ``dead`` over a row whose attempts are used up, with a token above the last owner's."""
+    reason = seen.error or "the worker was lost"
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=_as_seen(seen),
+        set={
+            **_terminal(State.DEAD, now, expires_at),
+            **_ended_attempt(seen, now, "lost"),
+            "error": _clip(f"all {seen.max_attempts} attempts are used up; the last one: {reason}"),
+        },
+        add={"token": 1},
+        seen=seen,
+    )
+
+
+def bury_unreadable(seen: Job, reason: str, *, write_id: str, now: Millis, expires_at: int) -> Change:
+    """Write ``dead`` for a job whose ticket cannot be read."""
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=all_of(_as_seen(seen), OneOf("state", WAITING)),
+        set={**_terminal(State.DEAD, now, expires_at), "error": _clip(reason)},
+        add={"token": 1},
+        seen=seen,
+    )
+
+
+# --- the owner's writes ----------------------------------------------------------------------------------------------
+
+
+def still_mine(job: Job) -> Condition:
+    """What every write of an owner relies on: equal, not greater-or-equal."""
+    return all_of(Is("token", job.token), Is("attempt_id", job.attempt_id), Is("state", State.RUNNING))
+
+
+def heartbeat(job: Job, *, write_id: str, lease_until: Millis, progress: Progress | None) -> Change:
+    """Keep the row's lease; carries progress along."""
+    reported: dict[str, Any] = {} if progress is None else {"progress": progress}
+    return _owner(job, write_id, {"lease_until": lease_until, **reported})
+
+
+def checkpoint(job: Job, state: str, *, write_id: str) -> Change:
+    """Remember how far the job has come; what a later attempt starts from."""
+    return _owner(job, write_id, {"checkpoint": state, "hand_overs": 0})
+
+
+def succeed(job: Job, result: str, *, write_id: str, now: Millis, expires_at: int) -> Change:
+    """The commit. With effects, the same transaction carries them."""
+    ended = {**_terminal(State.SUCCEEDED, now, expires_at), **_ended_attempt(job, now, "succeeded")}
+    return _owner(job, write_id, {**ended, "result": result, "checkpoint": None, "error": None})
+
+
+def retry_soon(job: Job, error: str, *, write_id: str, now: Millis, run_at: Millis) -> Change:
+    """Back to ``queued``; the ticket is released with the delay."""
+    return _owner(
+        job,
+        write_id,
+        {**_given_back(State.QUEUED), **_ended_attempt(job, now, "retry"), "run_at": run_at, "error": _clip(error)},
+    )
+
+
+def retry_later(job: Job, error: str, *, write_id: str, now: Millis, run_at: Millis, due_id: str) -> Change:
+    """Back to ``scheduled`` with a due mark; only then may the ticket be acknowledged."""
+    return _owner(
+        job,
+        write_id,
+        {
+            **_given_back(State.SCHEDULED),
+            **_ended_attempt(job, now, "retry"),
+            "run_at": run_at,
+            "due_id": due_id,
+            "error": _clip(error),
+        },
+    )
+
+
+def hand_over(job: Job, *, write_id: str, now: Millis) -> Change:
+    """Back to ``queued`` with the checkpoint kept; the attempt is given back unless the job has stopped advancing."""
+    stuck = job.hand_overs + 1 >= HAND_OVERS_PER_ATTEMPT
+    changed = {
+        **_given_back(State.QUEUED),
+        **_ended_attempt(job, now, "handed-over"),
+        "hand_overs": 0 if stuck else job.hand_overs + 1,
+    }
+    return _owner(job, write_id, {**changed}, add={} if stuck else {"attempts": -1})
+
+
+def give_up(job: Job, error: str, *, write_id: str, now: Millis, expires_at: int) -> Change:
+    """The owner's ``dead``: no attempts left, or none would help."""
+    ended = {**_terminal(State.DEAD, now, expires_at), **_ended_attempt(job, now, "dead")}
+    return _owner(job, write_id, {**ended, "error": _clip(error)})
+
+
+def cancel_mine(job: Job, *, write_id: str, now: Millis, expires_at: int) -> Change:
+    """The owner honours a cancel instead of a retry or hand-over."""
+    return _owner(job, write_id, {**_terminal(State.CANCELLED, now, expires_at), **_ended_attempt(job, now, "cancelled")})
+
+
+# --- everybody else's ------------------------------------------------------------------------------------------------
+
+
+def cancel_seen(seen: Job, *, write_id: str, now: Millis, expires_at: int) -> Change:
+    """Cancel a job that nobody runs (or whose runner is gone, as `judge` found), fencing off a late owner."""
+    ended = _ended_attempt(seen, now, "lost") if seen.state is State.RUNNING else {}
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=_as_seen(seen),
+        set={**_terminal(State.CANCELLED, now, expires_at), **ended},
+        add={"token": 1},
+        seen=seen,
+    )
+
+
+def request_cancel(seen: Job, *, write_id: str) -> Change:
+    """Ask the running owner to stop; the next claim, retry or hand-over turns it into ``cancelled``."""
+    return Change(job_id=seen.job_id, write_id=write_id, condition=_as_seen(seen), set={"cancel_requested": True}, seen=seen)
+
+
+def redrive(
+    seen: Job, *, write_id: str, now: Millis, due_id: str, payload: str | None = None, payload_sha256: str | None = None
+) -> Change:
+    """``dead → scheduled``, due now, attempts 0, token kept. Timers push the ticket."""
+    edited: Mapping[str, Any] = {} if payload is None else {"payload": payload, "payload_sha256": payload_sha256}
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=all_of(_as_seen(seen), Is("state", State.DEAD)),
+        set={
+            **edited,
+            "state": State.SCHEDULED,
+            "run_at": now,
+            "due_id": due_id,
+            "attempts": 0,
+            "hand_overs": 0,
+            "finished_at": None,
+            "expires_at": None,
+            "cancel_requested": False,
+        },
+        seen=seen,
+    )
+
+
+def clear_mark(seen: Job, *, write_id: str) -> Change:
+    """The timers' second step, after the push: the mark goes, and a ``scheduled`` row becomes ``queued``.
+
+    Relies on the mark just pushed for and on the state it saw; a newer mark stays.
+    """
+    moved = {"state": State.QUEUED} if seen.state is State.SCHEDULED else {}
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=all_of(Is("due_id", seen.due_id), Is("state", seen.state)),
+        set={**moved, "due_id": None},
+        seen=seen,
+    )
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def _as_seen(seen: Job) -> Condition:
+    return all_of(Is("state", seen.state), Is("version", seen.version))
+
+
+def _owner(job: Job, write_id: str, changed: Mapping[str, Any], add: Mapping[str, int] | None = None) -> Change:
+    return Change(job_id=job.job_id, write_id=write_id, condition=still_mine(job), set=changed, add=add or {}, seen=job)
+
+
+def _owned_by(
+    ticket: Ticket, deliveries: int, attempt_id: str, worker: str, now: Millis, lease_until: Millis
+) -> dict[str, Any]:
+    return {
+        "state": State.RUNNING,
+        "attempt_id": attempt_id,
+        "ticket_id": ticket.ticket_id,
+        "ticket_deliveries": deliveries,
+        "worker": worker,
+        "started_at": now,
+        "lease_until": lease_until,
+    }
+
+
+def _given_back(state: State) -> dict[str, Any]:
+    return {"state": state, "attempt_id": None, "worker": None, "lease_until": None}
+
+
+def _terminal(state: State, now: Millis, expires_at: int) -> dict[str, Any]:
+    return {
+        "state": state,
+        "finished_at": now,
+        "expires_at": expires_at,
+        "attempt_id": None,
+        "lease_until": None,
+        "run_at": None,
+        "due_id": None,
+    }
+
+
+def _ended_attempt(job: Job, now: Millis, outcome: str) -> dict[str, Any]:
+    if job.state is not State.RUNNING:
+        return {}
+    ended = PastAttempt(job.token, job.started_at or now, now, outcome)
+    return {"history": (*job.history, ended)[-HISTORY_LENGTH:]}
+
+
+def _clip(error: str) -> str:
+    return error if len(error) <= ERROR_LENGTH else error[: ERROR_LENGTH - 1] + "…"

@@ -1,0 +1,144 @@
+"""The two formats that travel: the log record (many jobs) and the ticket (one job's name in a queue).
+
+Readers accept the next version of a format one release before writers emit it, so that a rolling deployment never meets a
+message it cannot read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ringfence.errors import Poisoned
+from ringfence.job import Millis
+
+WRITES_VERSION = 1
+READS_VERSIONS = frozenset({1, 2})
+
+MAX_JOBS_PER_RECORD = 100
+MAX_RECORD_BYTES = 256 * 1024
+"""Well below the 1 MiB that a Kinesis record may hold, so that one slow record delays little."""
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One accepted job in the log: enough to push its ticket, and to register it if the gateway could not."""
+
+    job_id: str
+    tenant: str
+    queue: str
+    name: str
+    payload: str
+    payload_sha256: str
+    created_at: Millis
+    max_attempts: int
+    run_at: Millis | None = None
+    registered: bool = True
+    traceparent: str | None = None
+
+
+class _Record(msgspec.Struct):
+    v: int
+    jobs: list[JobRecord]
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The small message in a queue that names a job. Every push is a new ticket with an id of its own."""
+
+    ticket_id: str
+    job_id: str
+    tenant: str
+    v: int = WRITES_VERSION
+    traceparent: str | None = None
+
+
+class _TicketOnWire(Ticket, frozen=True, kw_only=True, omit_defaults=False):
+    v: int
+
+
+class _JobIdOnly(msgspec.Struct):
+    job_id: str | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_record_decoder = msgspec.json.Decoder(_Record)
+_ticket_decoder = msgspec.json.Decoder(_TicketOnWire)
+_job_id_decoder = msgspec.json.Decoder(_JobIdOnly)
+
+
+def _ascii(json_bytes: bytes) -> bytes:
+    """The same JSON with everything beyond ASCII escaped: no store or queue between here and the reader can mangle it."""
+    text = json_bytes.decode()
+    if text.isascii():
+        return json_bytes
+    return "".join(c if c < "\x80" else _escaped(c) for c in text).encode("ascii")
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def encoded_size(job: JobRecord) -> int:
+    """Bytes of one job in its final envelope, its separating comma included."""
+    return len(_ascii(_encoder.encode(job))) + 1
+
+
+def encode_records(jobs: Sequence[JobRecord]) -> Iterator[tuple[bytes, list[JobRecord]]]:
+    """Pack jobs, in order, into as few records as `MAX_JOBS_PER_RECORD` and `MAX_RECORD_BYTES` allow."""
+    prefix, suffix = b'{"v":%d,"jobs":[' % WRITES_VERSION, b"]}"
+    room = MAX_RECORD_BYTES - len(prefix) - len(suffix)
+    parts: list[bytes] = []
+    packed: list[JobRecord] = []
+    size = 0
+    for job in jobs:
+        part = _ascii(_encoder.encode(job))
+        if parts and (len(parts) == MAX_JOBS_PER_RECORD or size + len(part) + 1 > room):
+            yield prefix + b",".join(parts) + suffix, packed
+            parts, packed, size = [], [], 0
+        parts.append(part)
+        packed.append(job)
+        size += len(part) + 1
+    if parts:
+        yield prefix + b",".join(parts) + suffix, packed
+
+
+def decode_record(data: bytes) -> list[JobRecord]:
+    """The jobs of a log record. Raises `Poisoned` with the reason when no reader could understand it."""
+    if not data:
+        raise Poisoned("the record is empty")
+    if data[:2] == b"\x1f\x8b":
+        raise Poisoned("the record is gzip, not JSON")
+    if data[:4] == b"\xf3\x89\x9a\xc2":
+        raise Poisoned("the record is aggregated by the Kinesis Producer Library")
+    try:
+        record = _record_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise Poisoned(f"not a log record: {fault}") from None
+    if record.v not in READS_VERSIONS:
+        raise Poisoned(f"log record version {record.v} is not one of {sorted(READS_VERSIONS)}")
+    return record.jobs
+
+
+def encode_ticket(ticket: Ticket) -> str:
+    """The ticket as ASCII JSON."""
+    fields = {name: value for name in ticket.__struct_fields__ if (value := getattr(ticket, name)) is not None}
+    return _ascii(_encoder.encode(fields)).decode("ascii")
+
+
+def decode_ticket(body: str) -> Ticket:
+    """The ticket in a message. Raises `Poisoned`, with the job id when at least that can be read."""
+    try:
+        ticket = _ticket_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+        raise Poisoned(f"not a ticket: {fault}", job_id=_job_id_in(body)) from None
+    if ticket.v not in READS_VERSIONS:
+        raise Poisoned(f"ticket version {ticket.v} is not one of {sorted(READS_VERSIONS)}", job_id=ticket.job_id)
+    return ticket
+
+
+def _job_id_in(body: str) -> str | None:
+    try:
+        return _job_id_decoder.decode(body).job_id
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ringfence.change import AtMost, Below, Change, Condition, Is, OneOf, Unset, all_of, any_of
 from ringfence.job import WAITING, Job, Millis, PastAttempt, Progress, State
-from ringfence.wire import Ticket
+from ringfence.wire import JobRecord, Ticket
 
 CLOCK_SKEW_MS = 5_000
 """How far two machines' clocks are trusted to agree. Too small costs a needless run, never a second effect."""
@@ -29,6 +29,45 @@ ERROR_LENGTH = 2_000
 
 RETENTION_FLOOR_SECONDS = 3 * 24 * 3600
 """A finished row outlives the log's retention (a day by default), or a replayed record would run the job again."""
+
+
+MAX_QUEUE_DELAY_SECONDS = 900
+"""The longest delay a queue is asked for: SQS's limit. Anything later is a due mark on the row first.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-delay-queues.html"""
+
+
+def expiry(now: Millis, retention_seconds: float) -> int:
+    """``expires_at`` for a row that ends now."""
+    return now // 1000 + int(max(retention_seconds, RETENTION_FLOOR_SECONDS))
+
+
+# --- accepting -------------------------------------------------------------------------------------------------------
+
+
+def accept(record: JobRecord, *, write_id: str, due_id: str) -> Job:
+    """The new row of an accepted job: ``queued``, or ``scheduled`` with a due mark if a queue cannot delay it that long."""
+    far = is_far(record)
+    return Job(
+        job_id=record.job_id,
+        tenant=record.tenant,
+        queue=record.queue,
+        name=record.name,
+        payload=record.payload,
+        payload_sha256=record.payload_sha256,
+        state=State.SCHEDULED if far else State.QUEUED,
+        write_id=write_id,
+        version=1,
+        max_attempts=record.max_attempts,
+        run_at=record.run_at,
+        due_id=due_id if far else None,
+        created_at=record.created_at,
+        traceparent=record.traceparent,
+    )
+
+
+def is_far(record: JobRecord) -> bool:
+    """Whether the job is so far ahead that timers, not the relay, push its ticket."""
+    return record.run_at is not None and record.run_at - record.created_at > MAX_QUEUE_DELAY_SECONDS * 1000
 
 
 # --- claiming --------------------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ticket_id: str
     job_id: str
     tenant: str
+    name: str | None = None
+    """The job's registered name: lets a worker choose the lease before it has seen the row."""
     v: int = WRITES_VERSION
     traceparent: str | None = None
 

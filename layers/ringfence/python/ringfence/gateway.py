@@ -1,0 +1,346 @@
+"""Accepting work, and what a client may ask and do afterwards.
+
+Register the row, append to the log, answer: the append is the acceptance, and nothing is accepted that could still be lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ringfence import jsontext, transitions
+from ringfence.change import Change, Written
+from ringfence.errors import Rejected, Unavailable
+from ringfence.ids import Ids, derived_job_id
+from ringfence.job import Job, Millis, State
+from ringfence.ports import Clock, Depth, Ledger, Log, LogEntry, Page, Queue, Telemetry
+from ringfence.wire import JobRecord, encode_records
+
+MAX_PAYLOAD_BYTES = 32 * 1024
+"""UTF-8 bytes of the payload's text. Escaped into the log record's ASCII it at most triples, so it fits every later stage."""
+
+MAX_HORIZON_MS = 400 * 24 * 3600 * 1000
+"""How far ahead a job may be scheduled."""
+
+KEYED_AT_ONCE = 16
+"""Conditional puts of keyed jobs in flight at once."""
+
+LOOKS = 10
+"""How often a cancel or redrive looks again at a row that changed under it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One job as a client asks for it. ``payload`` is JSON text; ``run_at`` and ``delay_seconds`` exclude each other."""
+
+    name: str
+    payload: str
+    queue: str = "default"
+    idempotency_key: str | None = None
+    delay_seconds: float | None = None
+    run_at: Millis | None = None
+    max_attempts: int = 5
+    ordering_key: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The job will run. ``repeated``: an earlier request with this idempotency key had asked for it already."""
+
+    job: Job
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The job will not run because of this request; ``retry_after_seconds`` is set when asking again may help."""
+
+    status: int
+    kind: str
+    detail: str
+    pointer: str | None = None
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """A row that is in the ledger (or, ``registered: false``, that the relay shall put there) and still has to be appended."""
+
+    record: JobRecord
+    job: Job
+    repeated: bool
+    ordering_key: str | None
+    keyed: bool
+
+
+class Gateway:
+    """The front of the queue, for one deployment and all its tenants."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        log: Log,
+        queues: Mapping[str, Queue],
+        clock: Clock,
+        ids: Ids,
+        telemetry: Telemetry,
+        retention_seconds: float,
+    ) -> None:
+        self._ledger, self._log, self._queues = ledger, log, queues
+        self._clock, self._ids, self._telemetry = clock, ids, telemetry
+        self._retention_seconds = retention_seconds
+
+    # --- submitting --------------------------------------------------------------------------------------------------
+
+    def submit(self, tenant: str, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
+        """Accept jobs, each on its own; the answers are in the order of the submissions."""
+        answers: list[Accepted | Refusal | None] = [None] * len(submissions)
+        candidates: dict[int, tuple[Submission, JobRecord]] = {}
+        now = self._clock.now()
+        for index, submission in enumerate(submissions):
+            refusal = self._fault_of(submission, now)
+            if refusal is None:
+                candidates[index] = submission, self._record(tenant, submission, now)
+            else:
+                answers[index] = refusal
+        registered = self._register(candidates)
+        answers_to_append: dict[int, _Registered] = {}
+        for index, outcome in registered.items():
+            if isinstance(outcome, _Registered):
+                answers_to_append[index] = outcome
+            else:
+                answers[index] = outcome
+        for index, outcome in self._append(answers_to_append).items():
+            answers[index] = outcome
+        return [self._told(answer) for answer in answers if answer is not None]
+
+    def _fault_of(self, submission: Submission, now: Millis) -> Refusal | None:
+        if submission.queue not in self._queues:
+            known = ", ".join(sorted(self._queues))
+            return Refusal(
+                status=422, kind="unknown-queue", detail=f"there is no such queue; there are: {known}", pointer="/queue"
+            )
+        size = len(submission.payload.encode(errors="surrogatepass"))
+        if size > MAX_PAYLOAD_BYTES:
+            detail = f"the payload has {size} bytes; at most {MAX_PAYLOAD_BYTES} are taken"
+            return Refusal(status=413, kind="payload-too-large", detail=detail, pointer="/payload")
+        run_at = _run_at(submission, now)
+        if run_at is not None and run_at - now > MAX_HORIZON_MS:
+            detail = f"at most {MAX_HORIZON_MS // 86_400_000} days ahead"
+            pointer = "/run_at" if submission.delay_seconds is None else "/delay_seconds"
+            return Refusal(status=422, kind="too-far-ahead", detail=detail, pointer=pointer)
+        return None
+
+    def _record(self, tenant: str, submission: Submission, now: Millis) -> JobRecord:
+        key = submission.idempotency_key
+        return JobRecord(
+            job_id=self._ids.job() if key is None else derived_job_id(tenant, key),
+            tenant=tenant,
+            queue=submission.queue,
+            name=submission.name,
+            payload=submission.payload,
+            payload_sha256=jsontext.sha256(submission.payload),
+            created_at=now,
+            max_attempts=submission.max_attempts,
+            run_at=_run_at(submission, now),
+            traceparent=submission.traceparent,
+        )
+
+    def _register(self, candidates: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _Registered | Accepted | Refusal]:
+        keyless = {i: (s, r) for i, (s, r) in candidates.items() if s.idempotency_key is None}
+        keyed = {i: (s, r) for i, (s, r) in candidates.items() if s.idempotency_key is not None}
+        outcomes: dict[int, _Registered | Accepted | Refusal] = {}
+        outcomes.update(self._register_keyless(keyless))
+        if len(keyed) > 1:
+            with ThreadPoolExecutor(min(len(keyed), KEYED_AT_ONCE)) as pool:
+                outcomes.update(zip(keyed, pool.map(lambda pair: self._register_keyed(*pair), keyed.values()), strict=True))
+        else:
+            outcomes.update({index: self._register_keyed(*pair) for index, pair in keyed.items()})
+        return outcomes
+
+    def _register_keyless(self, pairs: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _Registered]:
+        if not pairs:
+            return {}
+        jobs = {index: self._new_job(record) for index, (_, record) in pairs.items()}
+        try:
+            unwritten = {job.job_id for job in self._ledger.register_new(list(jobs.values()))}
+        except Unavailable:
+            unwritten = {job.job_id for job in jobs.values()}
+        outcomes = {}
+        for index, (submission, record) in pairs.items():
+            if record.job_id in unwritten:
+                record = _unregistered(record)
+            outcomes[index] = _Registered(record, jobs[index], False, submission.ordering_key, keyed=False)
+        return outcomes
+
+    def _register_keyed(self, submission: Submission, record: JobRecord) -> _Registered | Accepted | Refusal:
+        job = self._new_job(record)
+        try:
+            there = self._ledger.register(job)
+        except Unavailable as fault:
+            return _unavailable("the ledger is busy; nothing was accepted", fault.retry_after_seconds)
+        if there is None:
+            return _Registered(record, job, False, submission.ordering_key, keyed=True)
+        if not _same_request(there, record):
+            detail = "this idempotency key was used for another job: its name, queue or payload differs"
+            return Refusal(status=422, kind="idempotency-key-reused", detail=detail, pointer="/idempotency_key")
+        if there.state is State.QUEUED and there.token == 0:
+            # The first request may have died between register and append; only a second append makes its promise true.
+            return _Registered(_record_of(there), there, True, submission.ordering_key, keyed=True)
+        return Accepted(there, repeated=True)
+
+    def _new_job(self, record: JobRecord) -> Job:
+        return transitions.accept(record, write_id=self._ids.mark(), due_id=self._ids.mark())
+
+    def _append(self, registered: Mapping[int, _Registered]) -> dict[int, Accepted | Refusal]:
+        by_key: dict[str | None, list[tuple[int, _Registered]]] = {}
+        for index, entry in registered.items():
+            by_key.setdefault(entry.ordering_key, []).append((index, entry))
+        entries: list[LogEntry] = []
+        rides: list[list[tuple[int, _Registered]]] = []
+        for ordering_key, group in by_key.items():
+            position = 0
+            for data, packed in encode_records([entry.record for _, entry in group]):
+                key = self._ids.mark() if ordering_key is None else _partition(group[0][1].job.tenant, ordering_key)
+                entries.append(LogEntry(data, key))
+                rides.append(group[position : position + len(packed)])
+                position += len(packed)
+        outcomes: dict[int, Accepted | Refusal] = {}
+        sequences = self._log.append(entries) if entries else []
+        for sequence, ride in zip(sequences, rides, strict=True):
+            for index, entry in ride:
+                if sequence is not None:
+                    outcomes[index] = Accepted(entry.job, entry.repeated)
+                else:
+                    self._withdraw(entry)
+                    outcomes[index] = _unavailable("the log is busy; nothing was accepted", 1.0)
+        return outcomes
+
+    def _withdraw(self, entry: _Registered) -> None:
+        """A keyless job that was refused must not run later by way of its row; a keyed one is finished by its repeat."""
+        self._telemetry.event("append_failed", job_id=entry.job.job_id, queue=entry.job.queue)
+        if entry.keyed or not entry.record.registered:
+            return
+        change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=self._clock.now(), expires_at=self._expiry())
+        try:
+            self._ledger.write(change)
+        except Unavailable:
+            self._telemetry.event("withdraw_failed", job_id=entry.job.job_id, queue=entry.job.queue)
+
+    def _told(self, answer: Accepted | Refusal) -> Accepted | Refusal:
+        if isinstance(answer, Accepted):
+            name = "job_repeated" if answer.repeated else "job_accepted"
+            self._telemetry.event(name, job_id=answer.job.job_id, queue=answer.job.queue, job_name=answer.job.name)
+        return answer
+
+    # --- asking and acting -------------------------------------------------------------------------------------------
+
+    def get(self, tenant: str, job_id: str) -> Job:
+        """The job. An unknown one and another tenant's are the same `Rejected` (404)."""
+        job = self._ledger.get(job_id)
+        if job is None or job.tenant != tenant:
+            raise Rejected("there is no such job", kind="not-found", status=404)
+        return job
+
+    def list_jobs(
+        self, tenant: str, *, queue: str | None = None, state: State | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page:
+        """A tenant's jobs, newest first. Raises `Rejected` for a queue that does not exist."""
+        if queue is not None and queue not in self._queues:
+            raise Rejected("there is no such queue", kind="unknown-queue", status=422)
+        queues = [queue] if queue is not None else sorted(self._queues)
+        return self._ledger.list_jobs(tenant, queues, state, cursor, limit)
+
+    def cancel(self, tenant: str, job_id: str) -> Job:
+        """Cancel a waiting job at once, ask a running one to stop, leave an ended one alone. Returns the row afterwards."""
+
+        def step(job: Job) -> Change | None:
+            if job.state.terminal or (job.state is State.RUNNING and job.cancel_requested):
+                return None
+            if job.state is State.RUNNING:
+                return transitions.request_cancel(job, write_id=self._ids.mark())
+            return transitions.cancel_seen(job, write_id=self._ids.mark(), now=self._clock.now(), expires_at=self._expiry())
+
+        return self._change_seen(tenant, job_id, step)
+
+    def redrive(self, tenant: str, job_id: str, payload: str | None = None) -> Job:
+        """Give a dead job its attempts back, optionally with another payload. Raises `Rejected` (409) if it is not dead."""
+        if payload is not None and len(payload.encode()) > MAX_PAYLOAD_BYTES:
+            raise Rejected(f"at most {MAX_PAYLOAD_BYTES} bytes are taken", kind="payload-too-large", status=413)
+
+        def step(job: Job) -> Change:
+            if job.state is not State.DEAD:
+                raise Rejected(f"the job is {job.state}, not dead", kind="not-dead", status=409)
+            return transitions.redrive(
+                job,
+                write_id=self._ids.mark(),
+                now=self._clock.now(),
+                due_id=self._ids.mark(),
+                payload=payload,
+                payload_sha256=None if payload is None else jsontext.sha256(payload),
+            )
+
+        return self._change_seen(tenant, job_id, step)
+
+    def queue_depths(self) -> dict[str, Depth]:
+        """How much waits in each queue."""
+        return {name: queue.depth() for name, queue in self._queues.items()}
+
+    def _change_seen(self, tenant: str, job_id: str, step: Callable[[Job], Change | None]) -> Job:
+        for _ in range(LOOKS):
+            job = self.get(tenant, job_id)
+            change = step(job)
+            if change is None:
+                return job
+            outcome = self._ledger.write(change)
+            if isinstance(outcome, Written):
+                return outcome.job
+        raise Unavailable("the job keeps changing; try again")
+
+    def _expiry(self) -> int:
+        return transitions.expiry(self._clock.now(), self._retention_seconds)
+
+
+def _run_at(submission: Submission, now: Millis) -> Millis | None:
+    if submission.delay_seconds is not None:
+        return now + round(submission.delay_seconds * 1000) if submission.delay_seconds > 0 else None
+    return submission.run_at if submission.run_at is not None and submission.run_at > now else None
+
+
+def _same_request(there: Job, asked: JobRecord) -> bool:
+    if (there.name, there.queue) != (asked.name, asked.queue) or there.payload is None:
+        return False
+    return there.payload_sha256 == asked.payload_sha256 or jsontext.canonical(there.payload) == jsontext.canonical(
+        asked.payload
+    )
+
+
+def _record_of(job: Job) -> JobRecord:
+    return JobRecord(
+        job_id=job.job_id,
+        tenant=job.tenant,
+        queue=job.queue,
+        name=job.name,
+        payload=job.payload or "",
+        payload_sha256=job.payload_sha256,
+        created_at=job.created_at,
+        max_attempts=job.max_attempts,
+        run_at=job.run_at,
+        traceparent=job.traceparent,
+    )
+
+
+def _unregistered(record: JobRecord) -> JobRecord:
+    return JobRecord(**{name: getattr(record, name) for name in record.__struct_fields__} | {"registered": False})
+
+
+def _partition(tenant: str, ordering_key: str) -> str:
+    return hashlib.sha256(f"{len(tenant)}:{tenant}{ordering_key}".encode()).hexdigest()
+
+
+def _unavailable(detail: str, retry_after_seconds: float) -> Refusal:
+    return Refusal(status=503, kind="unavailable", detail=detail, retry_after_seconds=retry_after_seconds)

@@ -31,14 +31,14 @@ class _Number(str):
     __slots__ = ()
 
 
-def check(text: str) -> Any:
+def check(text: str, max_depth: int = MAX_DEPTH) -> Any:
     """Refuse JSON that some reader on the way could not take or would read differently.
 
-    Raises `Rejected` (400) for text that is not JSON, for NaN and infinities, and (422) for more than `MAX_DEPTH` levels,
+    Raises `Rejected` (400) for text that is not JSON, for NaN and infinities, and (422) for more than ``max_depth`` levels,
     duplicate keys, numbers longer than `MAX_NUMBER_CHARACTERS` or beyond a double's range, and lone surrogates. Returns the
     value with numbers as the text they were written as.
     """
-    _check_depth(text)
+    check_depth(text, max_depth)
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_float=_float, parse_int=_int, parse_constant=_no_constant)
     except json.JSONDecodeError as fault:
@@ -61,14 +61,15 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_depth(text: str) -> None:
+def check_depth(text: str, max_depth: int = MAX_DEPTH) -> None:
+    """Refuse (422) JSON text nested deeper than that. What is not JSON passes or not; `check` tells."""
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         token = match.group()
         if token in "[{":
             depth += 1
-            if depth > MAX_DEPTH:
-                raise Rejected(f"nested deeper than {MAX_DEPTH} levels", kind="too-deep")
+            if depth > max_depth:
+                raise Rejected(f"nested deeper than {max_depth} levels", kind="too-deep")
         elif token in "]}":
             depth -= 1
 

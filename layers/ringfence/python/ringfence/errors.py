@@ -13,7 +13,7 @@ class RingfenceError(Exception):
 class Rejected(RingfenceError):
     """The request cannot be accepted as it is; sending it again unchanged will fail again.
 
-    ``kind`` is the stable last part of the problem's ``type``; ``pointer`` is the JSON pointer of the fault, where there is one.
+    ``kind`` is the stable last part of the problem's ``type``; ``pointer`` is the JSON pointer of the fault, if any.
     """
 
     def __init__(self, message: str, *, kind: str = "invalid-request", status: int = 422, pointer: str | None = None) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Protocol
 
 from ringfence.change import Change, Refused, Written
 from ringfence.effects import Effect, Item
+from ringfence.ids import Ids
 from ringfence.job import Job, Millis, State
 from ringfence.wire import Ticket
 
@@ -84,7 +86,7 @@ class Queue(Protocol):
         ...
 
     def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
-        """Take up to ``max_tickets``, hidden from others for ``lease_seconds``; waits up to ``wait_seconds`` for a first one."""
+        """Take up to ``max_tickets``, hidden from others for ``lease_seconds``; waits ``wait_seconds`` for a first one."""
         ...
 
     def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
@@ -224,3 +226,16 @@ class Telemetry(Protocol):
     """Where events go: one JSON line each, with stable names, never a payload."""
 
     def event(self, name: str, **fields: str | int | float | bool | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What everything that runs jobs needs from outside, in one hand."""
+
+    ledger: Ledger
+    quarantine: Quarantine
+    clock: Clock
+    ids: Ids
+    telemetry: Telemetry
+    random_source: Random
+    retention_seconds: float

@@ -29,7 +29,7 @@ class Settings:
     bucket: str | None = None
     """``RINGFENCE_BUCKET``: failed batches of the relay; the example jobs read their files there too."""
     tables: Mapping[str, str] = field(default_factory=dict)
-    """``RINGFENCE_TABLES``: JSON object, the table name that jobs use → the physical one. A name not listed is used as it is."""
+    """``RINGFENCE_TABLES``: JSON object, the table name that jobs use → the physical one. Others are used as they are."""
     app: str | None = None
     """``RINGFENCE_APP``: where the worker finds the user's `App`, as ``module:attribute``."""
     auth: str = "api-key"

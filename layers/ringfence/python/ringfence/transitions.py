@@ -142,44 +142,46 @@ def judge(job: Job | None, ticket: Ticket, deliveries: int, now: Millis) -> Verd
     return Free(counted=came_again)
 
 
-def claim_waiting(
-    ticket: Ticket, deliveries: int, *, write_id: str, attempt_id: str, worker: str, now: Millis, lease_until: Millis
-) -> Change:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """What a claim writes about its owner."""
+
+    ticket: Ticket
+    deliveries: int
+    attempt_id: str
+    worker: str
+    now: Millis
+    lease_until: Millis
+
+
+def lease_end(now: Millis, lease_seconds: float) -> Millis:
+    """``lease_until`` for a lease that starts now: a little before the queue's own end, but never in the past."""
+    length = int(lease_seconds * 1000)
+    return now + max(length - LEDGER_LEASE_MARGIN_MS, length // 2)
+
+
+def claim_waiting(owner: Owner, *, write_id: str) -> Change:
     """The common claim, of a row not seen before: one conditional update that mints the token."""
     waiting = OneOf("state", WAITING)
-    due = any_of(Unset("run_at"), AtMost("run_at", now))
+    due = any_of(Unset("run_at"), AtMost("run_at", owner.now))
     attempts_left = Below("attempts", "max_attempts")
     not_cancelled = Unset("cancel_requested")
     return Change(
-        job_id=ticket.job_id,
+        job_id=owner.ticket.job_id,
         write_id=write_id,
         condition=all_of(waiting, due, attempts_left, not_cancelled),
-        set=_owned_by(ticket, deliveries, attempt_id, worker, now, lease_until),
+        set=_owned_by(owner),
         add={"token": 1, "attempts": 1},
     )
 
 
-def claim_seen(
-    seen: Job,
-    ticket: Ticket,
-    deliveries: int,
-    *,
-    counted: bool,
-    write_id: str,
-    attempt_id: str,
-    worker: str,
-    now: Millis,
-    lease_until: Millis,
-) -> Change:
+def claim_seen(seen: Job, owner: Owner, *, counted: bool, write_id: str) -> Change:
     """The claim of a row just judged `Free`: a take-over from an owner whose lease is over."""
     return Change(
         job_id=seen.job_id,
         write_id=write_id,
         condition=_as_seen(seen),
-        set={
-            **_owned_by(ticket, deliveries, attempt_id, worker, now, lease_until),
-            **_ended_attempt(seen, now, "lost"),
-        },
+        set={**_owned_by(owner), **_ended_attempt(seen, owner.now, "lost")},
         add={"token": 1, "attempts": 1 if counted else 0},
         seen=seen,
     )
@@ -356,17 +358,15 @@ def _owner(job: Job, write_id: str, changed: Mapping[str, Any], add: Mapping[str
     return Change(job_id=job.job_id, write_id=write_id, condition=still_mine(job), set=changed, add=add or {}, seen=job)
 
 
-def _owned_by(
-    ticket: Ticket, deliveries: int, attempt_id: str, worker: str, now: Millis, lease_until: Millis
-) -> dict[str, Any]:
+def _owned_by(owner: Owner) -> dict[str, Any]:
     return {
         "state": State.RUNNING,
-        "attempt_id": attempt_id,
-        "ticket_id": ticket.ticket_id,
-        "ticket_deliveries": deliveries,
-        "worker": worker,
-        "started_at": now,
-        "lease_until": lease_until,
+        "attempt_id": owner.attempt_id,
+        "ticket_id": owner.ticket.ticket_id,
+        "ticket_deliveries": owner.deliveries,
+        "worker": owner.worker,
+        "started_at": owner.now,
+        "lease_until": owner.lease_until,
     }
 
 

@@ -1,0 +1,17 @@
+"""The relay: a batch of the log in, tickets out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringfence import runtime
+from ringfence.aws.events import reads_from_event
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Relay one Kinesis batch; what is not wholly sent is read again from its sequence number on.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-batchfailurereporting.html
+    """
+    unsent = runtime.current().relay.handle(reads_from_event(event))
+    return {"batchItemFailures": [] if unsent is None else [{"itemIdentifier": unsent}]}

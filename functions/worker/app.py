@@ -1,0 +1,25 @@
+"""The worker: a batch of tickets in, jobs run, finished messages left for the mapping to delete."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from ringfence import runtime
+from ringfence.aws.events import queue_of_event
+from ringfence.aws.queue import lease_from_event
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Run one SQS batch. Everything that is not finished is listed, so that the mapping leaves it in the queue.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
+    """
+    here = runtime.current()
+    finished: set[str] = set()
+    for name, records in groupby(event["Records"], key=lambda record: queue_of_event(record, here.settings.queues)):
+        leases = [lease_from_event(record, name) for record in records]
+        done = here.worker.handle(here.queues[name], leases, lambda: context.get_remaining_time_in_millis() / 1000)
+        finished.update(lease.message_id for lease in done)
+    unfinished = [record["messageId"] for record in event["Records"] if record["messageId"] not in finished]
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}

@@ -1,0 +1,129 @@
+"""The user's jobs: registered by name, their arguments checked against their signatures. Never looked up by import."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from ringfence.errors import Dead
+from ringfence.retry import Backoff
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MIN_LEASE_SECONDS = 1.0
+MAX_TIMEOUT_SECONDS = 11.5 * 3600
+"""Below the 12 hours that SQS lets one receive of a message last.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration_seconds(value: str | float) -> float:
+    """``"30s"``, ``"2m"``, ``"1h30m"``, ``"250ms"`` or a number of seconds. Raises `ValueError` for anything else."""
+    if isinstance(value, int | float):
+        return float(value)
+    parts = _DURATION.findall(value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise ValueError(f"{value!r} is not a duration such as '30s', '2m' or '1h30m'")
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One registered job."""
+
+    name: str
+    function: Callable[..., Any]
+    lease_seconds: float | None
+    """How long the queue hides its ticket between heartbeats; None: the worker's default. Longer than the longest call that
+    keeps the interpreter's lock, or the heartbeat starves."""
+    timeout_seconds: float
+    """How long one attempt may take; the heartbeat stops there."""
+    max_attempts: int | None
+    """Fewer attempts than the submission allows, if set."""
+    backoff: Backoff
+    arguments: type[msgspec.Struct] | None = field(repr=False)
+    """The payload's type; None takes anything and passes nothing on."""
+
+    def decode(self, payload: str) -> dict[str, Any]:
+        """The keyword arguments in a payload. Raises `Dead` with the path of the fault: no other attempt would differ."""
+        if self.arguments is None:
+            return {}
+        try:
+            decoded = msgspec.json.decode(payload, type=self.arguments)
+        except (msgspec.DecodeError, RecursionError) as fault:
+            raise Dead(f"the payload does not fit {self.name}: {fault}") from None
+        return {name: getattr(decoded, name) for name in decoded.__struct_fields__}
+
+
+class App:
+    """A registry of jobs. The worker finds it as ``RINGFENCE_APP=module:attribute``."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobSpec] = {}
+
+    @property
+    def jobs(self) -> Mapping[str, JobSpec]:
+        return self._jobs
+
+    def job(
+        self,
+        name: str,
+        *,
+        lease: str | float | None = None,
+        timeout: str | float = "2m",
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register a function, ``def`` or ``async def``, whose first parameter is the `Context` and whose others are the
+        payload's members, checked against their annotations before the first line runs."""
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a job's name has 1 to 64 letters, digits, dots, dashes or underscores: {name!r}")
+        lease_seconds = None if lease is None else duration_seconds(lease)
+        timeout_seconds = duration_seconds(timeout)
+        if lease_seconds is not None and lease_seconds < MIN_LEASE_SECONDS:
+            raise ValueError(f"the lease of {name} is below {MIN_LEASE_SECONDS} s: a heartbeat could not keep it")
+        if not 0 < timeout_seconds <= MAX_TIMEOUT_SECONDS:
+            raise ValueError(f"the timeout of {name} is not between 0 and {MAX_TIMEOUT_SECONDS} s")
+
+        def register(function: Function) -> Function:
+            if name in self._jobs:
+                raise ValueError(f"a job named {name!r} is registered already")
+            self._jobs[name] = JobSpec(
+                name=name,
+                function=function,
+                lease_seconds=lease_seconds,
+                timeout_seconds=timeout_seconds,
+                max_attempts=max_attempts,
+                backoff=backoff or Backoff(),
+                arguments=_arguments_of(name, function),
+            )
+            return function
+
+        return register
+
+
+def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
+    """The payload's type: one field for each parameter after the context, none beside them."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        raise ValueError(f"{name} takes no parameter; the first is the context")
+    hints = typing.get_type_hints(function)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in parameters[1:]:
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise ValueError(f"{name}: the payload's members are named parameters; {parameter} is not one")
+        annotation = hints.get(parameter.name, Any)
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, annotation))
+        else:
+            fields.append((parameter.name, annotation, parameter.default))
+    return msgspec.defstruct(f"{name} payload", fields, kw_only=True, forbid_unknown_fields=True)

@@ -1,0 +1,190 @@
+"""The one place where the core meets its adapters: everything is built here, on first use, from `Settings`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import socket
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from ringfence.app import App
+from ringfence.clock import SystemClock
+from ringfence.gateway import Gateway
+from ringfence.ids import Ids, RandomIds
+from ringfence.ports import Clock, Keys, Ledger, Log, Quarantine, Queue, Services, Telemetry
+from ringfence.relay import Relay
+from ringfence.settings import Misconfigured, Settings
+from ringfence.timers import Timers
+from ringfence.worker import Worker
+
+Wrap = Callable[[str, Any], Any]
+"""Given a port's name (``ledger``, ``log``, ``queue:default``, …) and its adapter, returns what is used instead."""
+
+
+class Runtime:
+    """One deployment as seen by one process.
+
+    ``wrap`` lets a test put itself between the core and any adapter; the product never passes one.
+    """
+
+    def __init__(self, settings: Settings, wrap: Wrap | None = None) -> None:
+        self.settings = settings
+        self._wrap: Wrap = wrap or (lambda _name, port: port)
+        self.clock: Clock = SystemClock()
+        self.ids: Ids = RandomIds()
+
+    @property
+    def retention_seconds(self) -> float:
+        return self.settings.retention_days * 24 * 3600
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        from ringfence.aws.telemetry import PowertoolsTelemetry
+
+        return PowertoolsTelemetry()
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        from ringfence.aws.clients import client
+        from ringfence.aws.ledger import DynamoLedger
+
+        ledger = DynamoLedger(client("dynamodb"), self.settings.ledger_table, self.settings.tables, self.clock)
+        return self._wrapped("ledger", ledger)
+
+    @cached_property
+    def log(self) -> Log:
+        from ringfence.aws.clients import client
+        from ringfence.aws.log import KinesisLog
+
+        return self._wrapped("log", KinesisLog(client("kinesis"), self.settings.stream, self.clock))
+
+    @cached_property
+    def queues(self) -> Mapping[str, Queue]:
+        return {name: self._queue(name, url) for name, url in self.settings.queues.items()}
+
+    @cached_property
+    def last_resort(self) -> Queue | None:
+        url = self.settings.last_resort_queue
+        return None if url is None else self._queue("last-resort", url)
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        from ringfence.aws.clients import client
+        from ringfence.aws.quarantine import DynamoQuarantine
+
+        return self._wrapped("quarantine", DynamoQuarantine(client("dynamodb"), self.settings.ledger_table))
+
+    @cached_property
+    def keys(self) -> Keys:
+        from ringfence.aws.clients import client
+        from ringfence.aws.keys import DynamoKeys
+
+        return self._wrapped("keys", DynamoKeys(client("dynamodb"), self.settings.ledger_table))
+
+    @cached_property
+    def gateway(self) -> Gateway:
+        return Gateway(
+            ledger=self.ledger,
+            log=self.log,
+            queues=self.queues,
+            clock=self.clock,
+            ids=self.ids,
+            telemetry=self.telemetry,
+            retention_seconds=self.retention_seconds,
+        )
+
+    @cached_property
+    def relay(self) -> Relay:
+        return Relay(
+            ledger=self.ledger,
+            queues=self.queues,
+            quarantine=self.quarantine,
+            clock=self.clock,
+            ids=self.ids,
+            telemetry=self.telemetry,
+            retention_seconds=self.retention_seconds,
+        )
+
+    @cached_property
+    def timers(self) -> Timers:
+        return Timers(
+            ledger=self.ledger,
+            queues=self.queues,
+            last_resort=self.last_resort,
+            quarantine=self.quarantine,
+            clock=self.clock,
+            ids=self.ids,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def worker(self) -> Worker:
+        return Worker(
+            load_app(self.settings.app),
+            self.services,
+            name=_worker_name(),
+            threads=self.settings.worker_threads,
+            lease_seconds=self.settings.lease_seconds,
+        )
+
+    @cached_property
+    def services(self) -> Services:
+        return Services(
+            ledger=self.ledger,
+            quarantine=self.quarantine,
+            clock=self.clock,
+            ids=self.ids,
+            telemetry=self.telemetry,
+            random_source=random.Random(),
+            retention_seconds=self.retention_seconds,
+        )
+
+    def _queue(self, name: str, url: str) -> Queue:
+        from ringfence.aws.clients import client
+        from ringfence.aws.queue import SqsQueue
+
+        return self._wrapped(f"queue:{name}", SqsQueue(client("sqs"), name, url))
+
+    def _wrapped(self, name: str, port: Any) -> Any:
+        return self._wrap(name, port)
+
+
+def load_app(where: str | None) -> App:
+    """The user's `App` at ``module:attribute``. The only import by name, and the name comes from the deployment."""
+    module_name, _, attribute = (where or "").partition(":")
+    if not module_name or not attribute:
+        raise Misconfigured(f"RINGFENCE_APP is not module:attribute: {where!r}")
+    try:
+        app = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as fault:
+        raise Misconfigured(f"RINGFENCE_APP={where}: {fault}") from fault
+    if not isinstance(app, App):
+        raise Misconfigured(f"RINGFENCE_APP={where} is a {type(app).__name__}, not an App")
+    return app
+
+
+def _worker_name() -> str:
+    """Who holds a lease: the Lambda's log stream, or host and process."""
+    stream = os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME")
+    return stream.rpartition("]")[2][:32] if stream else f"{socket.gethostname()[:20]}-{os.getpid()}"
+
+
+_current: Runtime | None = None
+_current_wrap: Wrap | None = None
+
+
+def wrap_with(wrap: Wrap) -> None:
+    """Let every adapter of this process pass through ``wrap``. For tests that start real processes."""
+    global _current_wrap
+    _current_wrap = wrap
+
+
+def current() -> Runtime:
+    """This process's runtime, from its environment."""
+    global _current
+    if _current is None:
+        _current = Runtime(Settings.from_environment(os.environ), _current_wrap)
+    return _current

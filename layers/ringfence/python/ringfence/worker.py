@@ -1,0 +1,242 @@
+"""lease → claim → run under a heartbeat → commit → acknowledge: the same core in Lambda and in a process.
+
+`Worker.handle` takes a batch of leased messages and returns when each is decided: claimed by `claim`, run here, settled by
+`settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ringfence.app import App, JobSpec
+from ringfence.claim import Claimant, bury_poison, claim
+from ringfence.context import Context, encode_text
+from ringfence.effects import Effect
+from ringfence.errors import Poisoned
+from ringfence.job import Job
+from ringfence.lease import Heartbeat, Ownership
+from ringfence.outcome import Acknowledge, Disposition, Done, Failed, Interrupted, Keep, Outcome, Release, outcome_of
+from ringfence.ports import Lease, Queue, Services
+from ringfence.retry import Backoff
+from ringfence.settle import settle
+from ringfence.wire import Ticket, decode_ticket
+
+STOP_SECONDS = 10.0
+"""So long before an invocation's end nothing new is started and running jobs are asked to stop."""
+
+HAND_OVER_SECONDS = 5.0
+"""So long before it, what still runs is handed over, its checkpoint kept."""
+
+LEAVE_SECONDS = 1.0
+"""So long before it, the batch returns with what is decided by then; the rest comes again."""
+
+NOT_STARTED_PAUSE_SECONDS = 1.0
+
+
+class Worker:
+    """Runs the jobs of one `App`, ``threads`` at once in each batch."""
+
+    def __init__(
+        self, app: App, services: Services, *, name: str, threads: int, lease_seconds: float, heartbeats: bool = True
+    ) -> None:
+        self.app, self.services, self.name, self.threads, self.heartbeats = app, services, name, threads, heartbeats
+        self._lease_seconds = lease_seconds
+
+    def handle(
+        self, queue: Queue, leases: Sequence[Lease], remaining_seconds: Callable[[], float] = lambda: float("inf")
+    ) -> list[Lease]:
+        """Decide every message of a batch. Returns those that may be acknowledged; the others were released or are lost.
+
+        ``remaining_seconds`` says how long this invocation may still take.
+        """
+        return _Batch(self, queue, leases, remaining_seconds).run()
+
+    def lease_seconds_for(self, name: str | None) -> float:
+        """The lease of a job by its name; the longest of all when the name is not told."""
+        if name is None:
+            return max([self._lease_seconds, *(spec.lease_seconds or 0.0 for spec in self.app.jobs.values())])
+        spec = self.app.jobs.get(name)
+        return self._lease_seconds if spec is None or spec.lease_seconds is None else spec.lease_seconds
+
+    def timeout_seconds_for(self, name: str | None) -> float:
+        """The timeout of a job by its name; the longest of all when the name is not known."""
+        spec = self.app.jobs.get(name) if name is not None else None
+        return spec.timeout_seconds if spec else max((spec.timeout_seconds for spec in self.app.jobs.values()), default=0.0)
+
+
+class _Batch:
+    """One call of `Worker.handle`: its messages, its heartbeat, and a thread for each job that runs."""
+
+    def __init__(self, worker: Worker, queue: Queue, leases: Sequence[Lease], remaining_seconds: Callable[[], float]) -> None:
+        self._worker, self._services, self._queue = worker, worker.services, queue
+        self._remaining_seconds = remaining_seconds
+        self._whole_seconds = remaining_seconds()
+        self._messages = [(lease, _read(lease)) for lease in leases]
+        self._pending = deque(self._messages)
+        self._undecided: dict[str, Lease] = {}
+        self._running: dict[str, Ownership] = {}
+        self._acknowledged: list[Lease] = []
+        self._crash: BaseException | None = None
+        self._changed = threading.Condition()
+        self._heartbeat = Heartbeat(queue, self._services, on_timeout=self._time_out)
+
+    def run(self) -> list[Lease]:
+        if self._worker.heartbeats:
+            self._heartbeat.start((lease, self._worker.lease_seconds_for(_name(ticket))) for lease, ticket in self._messages)
+        try:
+            with self._changed:
+                while (self._pending or self._undecided) and self._remaining_seconds() > LEAVE_SECONDS:
+                    self._raise_crash()
+                    self._start_what_fits()
+                    self._stop_in_time()
+                    if self._undecided:
+                        self._changed.wait(self._until_next_look())
+                self._raise_crash()
+        finally:
+            self._heartbeat.stop()
+        return self._acknowledged
+
+    # --- in the batch's own thread -----------------------------------------------------------------------------------
+
+    def _start_what_fits(self) -> None:
+        while self._pending and len(self._undecided) < self._worker.threads:
+            lease, ticket = self._pending.popleft()
+            if self._worker.heartbeats and not self._heartbeat.waits(lease):
+                continue  # its lease ended before it was started: somebody else has it
+            if not self._fits(_name(ticket)):
+                self._queue.release([lease], NOT_STARTED_PAUSE_SECONDS)
+                self._heartbeat.forget(lease)
+                continue
+            self._undecided[lease.receipt] = lease
+            threading.Thread(target=self._decide, args=(lease, ticket), name=f"job-{lease.message_id}", daemon=True).start()
+
+    def _raise_crash(self) -> None:
+        if self._crash is not None:
+            raise self._crash
+
+    def _fits(self, name: str | None) -> bool:
+        """A job is started only if its timeout fits the time left; one that fits no invocation has the whole of one."""
+        wanted = min(self._worker.timeout_seconds_for(name) + STOP_SECONDS, 0.9 * self._whole_seconds)
+        return self._remaining_seconds() >= wanted
+
+    def _stop_in_time(self) -> None:
+        left = self._remaining_seconds()
+        if left <= STOP_SECONDS:
+            for ownership in self._running.values():
+                ownership.stopping.set()
+        if left <= HAND_OVER_SECONDS:
+            for ownership in self._running.values():
+                self._settle_beside(ownership, Interrupted())
+
+    def _until_next_look(self) -> float | None:
+        """Seconds until a threshold near the invocation's end is crossed; None without such an end."""
+        left = self._remaining_seconds()
+        if left == float("inf"):
+            return None
+        ahead = [left - threshold for threshold in (STOP_SECONDS, HAND_OVER_SECONDS, LEAVE_SECONDS) if left > threshold]
+        return min(ahead, default=0.1) + 0.001
+
+    # --- in a job's thread -------------------------------------------------------------------------------------------
+
+    def _decide(self, lease: Lease, ticket: Ticket | Poisoned) -> None:
+        try:
+            disposition = self._claim_and_run(lease, ticket)
+            if disposition is not None:
+                self._decided(lease, disposition)
+        except Exception as fault:  # noqa: BLE001 - told, and the message comes again
+            reason = f"{type(fault).__name__}: {fault}"
+            self._services.telemetry.event("message_failed", queue=lease.queue, message_id=lease.message_id, reason=reason)
+            self._decided(lease, Keep())
+        except BaseException as crash:  # noqa: BLE001 - raised again in the batch's own thread
+            with self._changed:
+                self._crash = crash
+                self._changed.notify_all()
+
+    def _claim_and_run(self, lease: Lease, ticket: Ticket | Poisoned) -> Disposition | None:
+        """None when the outcome was taken by the timeout or a hand-over: they decide the message too."""
+        if isinstance(ticket, Poisoned):
+            return bury_poison(lease, ticket, self._services)
+        lease_seconds = self._worker.lease_seconds_for(ticket.name)
+        claimed = claim(Claimant(self._worker.name, ticket, lease, lease_seconds), self._services)
+        if not isinstance(claimed, Job):
+            return claimed
+        spec = self._worker.app.jobs.get(claimed.name)
+        if spec is None:
+            spec = _unregistered(claimed.name)
+        ownership = Ownership(claimed, lease, spec, lease_seconds, self._services)
+        with self._changed:
+            self._running[lease.receipt] = ownership
+        if self._worker.heartbeats:
+            self._heartbeat.owns(ownership)
+        outcome, effects = self._run_code(ownership)
+        return settle(ownership, outcome, effects, self._services) if ownership.take_outcome() else None
+
+    def _run_code(self, ownership: Ownership) -> tuple[Outcome, Sequence[Effect]]:
+        """The job's code under its context. Every exception becomes an outcome."""
+        context = Context(ownership, self._services.ledger)
+        try:
+            result = ownership.spec.function(context, **ownership.spec.decode(context.payload))
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
+            return Done(encode_text(result, "result")), context.effects.staged
+        except BaseException as raised:  # noqa: BLE001 - whatever a job's code raises is its outcome
+            return outcome_of(raised), ()
+
+    def _decided(self, lease: Lease, disposition: Disposition) -> None:
+        self._heartbeat.forget(lease)
+        if isinstance(disposition, Release):
+            self._queue.release([lease], disposition.delay_seconds)
+        with self._changed:
+            if self._undecided.pop(lease.receipt, None) is not None and isinstance(disposition, Acknowledge):
+                self._acknowledged.append(lease)
+            self._running.pop(lease.receipt, None)
+            self._changed.notify_all()
+
+    # --- beside a job's thread ---------------------------------------------------------------------------------------
+
+    def _time_out(self, ownership: Ownership) -> None:
+        error = f"timed out after {ownership.spec.timeout_seconds:g} s"
+        self._settle_beside(ownership, Failed(error))
+
+    def _settle_beside(self, ownership: Ownership, outcome: Outcome) -> None:
+        """Decide a job whose own thread is still busy; that thread is lost to the job from here on."""
+        if not ownership.take_outcome():
+            return
+        ownership.stopping.set()
+
+        def carry_out() -> None:
+            self._decided(ownership.lease, settle(ownership, outcome, (), self._services))
+
+        threading.Thread(target=carry_out, name=f"settle-{ownership.job.job_id}", daemon=True).start()
+
+
+def _read(lease: Lease) -> Ticket | Poisoned:
+    try:
+        return decode_ticket(lease.body)
+    except Poisoned as fault:
+        return fault
+
+
+def _name(ticket: Ticket | Poisoned) -> str | None:
+    return ticket.name if isinstance(ticket, Ticket) else None
+
+
+def _unregistered(name: str) -> JobSpec:
+    """A job this worker does not know: a newer version of the worker may, so it is retried before it is dead."""
+
+    def refuse(context: Context) -> None:
+        raise LookupError(f"this worker has no job named {name!r}")
+
+    return JobSpec(
+        name=name,
+        function=refuse,
+        lease_seconds=None,
+        timeout_seconds=60.0,
+        max_attempts=None,
+        backoff=Backoff(),
+        arguments=None,
+    )

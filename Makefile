@@ -1,0 +1,45 @@
+# The two commands are `make demo` and `make test`; the rest serves them.
+
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+BIN := .venv/bin
+READY := .venv/.ready
+FOLDER ?=
+DEMO_FLAGS ?=
+
+.DEFAULT_GOAL := help
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+$(READY): pyproject.toml uv.lock
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Ringfence needs Python 3.11 or newer; PYTHON=... names another")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	VIRTUAL_ENV= UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv sync --locked --inexact --quiet --python $(BIN)/python
+	@touch $@
+
+env: $(READY) ## The locked environment in .venv
+
+demo: $(READY) ## The whole system at work, with a frozen and a killed worker: make demo [FOLDER=...]
+	$(BIN)/ringfence demo $(DEMO_FLAGS) $(FOLDER)
+
+test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(READY) ## Style, types, architecture and the template
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
+	@rm -f .lint-imports.log
+	$(BIN)/cfn-lint template.yaml
+
+fix: $(READY) ## Format and mend what can be mended by itself
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean: ## Remove the environment and every cache
+	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+
+.PHONY: help env demo test lint fix clean

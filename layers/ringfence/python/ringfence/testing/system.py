@@ -1,0 +1,108 @@
+"""The whole queue in memory, in one process: the real core over the memory engines, for tests of jobs and of the core."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ringfence.app import App
+from ringfence.gateway import Accepted, Gateway, Submission
+from ringfence.ids import RandomIds
+from ringfence.job import Job
+from ringfence.memory.clock import ManualClock
+from ringfence.memory.ledger import MemoryLedger
+from ringfence.memory.log import MemoryLog
+from ringfence.memory.quarantine import MemoryQuarantine
+from ringfence.memory.queue import MemoryQueue
+from ringfence.memory.telemetry import MemoryTelemetry
+from ringfence.ports import Clock, Services
+from ringfence.relay import Relay
+from ringfence.timers import Timers
+from ringfence.worker import Worker
+
+DAY_SECONDS = 24 * 3600.0
+
+
+class MemorySystem:
+    """Gateway, log, relay, queues, workers, timers and ledger, driven by hand.
+
+    ``tables`` names the user's tables and their key attributes. ``wrap(name, port)`` may put something between the core and
+    any engine, as `runtime.Runtime` allows.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        tables: Mapping[str, Sequence[str]] | None = None,
+        queues: Sequence[str] = ("default", "priority"),
+        clock: Clock | None = None,
+        wrap: Callable[[str, Any], Any] | None = None,
+        lease_seconds: float = 30.0,
+        threads: int = 1,
+    ) -> None:
+        wrapped = wrap or (lambda _name, port: port)
+        self.app, self.lease_seconds, self.threads = app, lease_seconds, threads
+        self.clock: Clock = clock or ManualClock()
+        self.ids, self.telemetry, self.memory_log = RandomIds(), MemoryTelemetry(), MemoryLog()
+        self.memory_ledger = MemoryLedger(self.clock, tables={name: tuple(key) for name, key in (tables or {}).items()})
+        self.memory_queues = {name: MemoryQueue(name, self.clock) for name in queues}
+        self.last_resort = MemoryQueue("last-resort", self.clock)
+        self.quarantine = MemoryQuarantine()
+        self.ledger = wrapped("ledger", self.memory_ledger)
+        self.log = wrapped("log", self.memory_log)
+        self.queues = {name: wrapped(f"queue:{name}", queue) for name, queue in self.memory_queues.items()}
+        self._relayed: str | None = None
+        self.build()
+
+    def build(self) -> None:
+        """Fresh processes over the same stores, as after a crash."""
+        common: dict[str, Any] = {"ledger": self.ledger, "clock": self.clock, "ids": self.ids, "telemetry": self.telemetry}
+        kept = {"retention_seconds": 7 * DAY_SECONDS}
+        self.services = Services(**common, **kept, quarantine=self.quarantine, random_source=random.Random(1))
+        self.gateway = Gateway(**common, **kept, log=self.log, queues=self.queues)
+        self.relay = Relay(**common, **kept, queues=self.queues, quarantine=self.quarantine)
+        self.timers = Timers(**common, queues=self.queues, last_resort=self.last_resort, quarantine=self.quarantine)
+
+    def worker(self, name: str = "worker-a", *, heartbeats: bool = False) -> Worker:
+        """A worker process of its own name."""
+        return Worker(
+            self.app,
+            self.services,
+            name=name,
+            threads=self.threads,
+            lease_seconds=self.lease_seconds,
+            heartbeats=heartbeats,
+        )
+
+    def submit(self, name: str, payload: str = "{}", **more: Any) -> Job:
+        """Submit one job that must be accepted."""
+        (answer,) = self.gateway.submit("default", [Submission(name=name, payload=payload, **more)])
+        if not isinstance(answer, Accepted):
+            raise AssertionError(f"not accepted: {answer}")
+        return answer.job
+
+    def run_relay(self) -> str | None:
+        """Relay what is new in the log, keeping the checkpoint as the event-source mapping would."""
+        records = self.memory_log.read(after=self._relayed)
+        unsent = self.relay.handle(records)
+        sent = [record for record in records if unsent is None or int(record.sequence) < int(unsent)]
+        if sent:
+            self._relayed = sent[-1].sequence
+        return unsent
+
+    def run_worker(self, worker: Worker | None = None, *, queue: str = "default", most: int = 10) -> int:
+        """Lease one batch, work on it, acknowledge what is finished. Returns how many messages there were."""
+        leases = self.queues[queue].lease(most, self.lease_seconds)
+        if leases:
+            done = (worker or self.worker()).handle(self.queues[queue], leases)
+            self.queues[queue].acknowledge(done)
+        return len(leases)
+
+    def job(self, job_id: str) -> Job:
+        """The row, which must be there."""
+        job = self.memory_ledger.get(job_id)
+        if job is None:
+            raise AssertionError(f"no such job: {job_id}")
+        return job

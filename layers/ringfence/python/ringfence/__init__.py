@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from ringfence.errors import Retry as Retry
     from ringfence.errors import RingfenceError as RingfenceError
     from ringfence.errors import Stopping as Stopping
+    from ringfence.retry import Backoff as Backoff
 
 _HOME = {
     "App": "app",
+    "Backoff": "retry",
     "Check": "effects",
     "Client": "client",
     "Context": "context",

@@ -116,7 +116,7 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         raise ValueError(f"{name} takes no parameter; the first is the context")
-    hints = typing.get_type_hints(function)
+    hints = typing.get_type_hints(function, include_extras=True)  # Annotated[int, Meta(gt=0)] keeps its constraint
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters[1:]:
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):

@@ -1,0 +1,111 @@
+"""boto3 clients: one of each per process, built when first needed, tuned to fail while a lease is still alive."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+LONG_POLL_SECONDS = 20
+"""The longest wait of ReceiveMessage.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html"""
+
+MAX_POOL_CONNECTIONS = 64
+"""At least as many as the threads of a process, or urllib3 throws connections away ("Connection pool is full")."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How long one call may take: at worst ``attempts`` times both timeouts, and a second or so between."""
+
+    connect_seconds: float = 2.0
+    read_seconds: float = 5.0
+    attempts: int = 2
+
+
+_DEFAULT = _Tuning()
+"""15 seconds at worst: a heartbeat that hangs has an answer while half of a lease of 30 seconds is left."""
+
+_BY_SERVICE = {
+    # The log sends again only the records that failed, and sets its own pace: the SDK would send all of them.
+    "kinesis": _Tuning(connect_seconds=1.0, read_seconds=2.0, attempts=1),
+    # Objects are larger than rows, and no lease hangs on one reply.
+    "s3": _Tuning(read_seconds=20.0, attempts=3),
+}
+
+
+class _Clients:
+    """The clients of one process. A boto3 client may be shared by threads; building one, and a session, may not.
+
+    https://boto3.amazonaws.com/v1/documentation/api/latest/guide/clients.html#multithreading-or-multiprocessing-with-clients
+    """
+
+    def __init__(self) -> None:
+        self._building = threading.Lock()
+        self._session: boto3.session.Session | None = None
+        self._built: dict[tuple[str, bool], Any] = {}
+
+    def get(self, service: str, long_poll: bool) -> Any:
+        key = (service, long_poll)
+        if key not in self._built:
+            with self._building:
+                if key not in self._built:
+                    self._built[key] = self._build(service, _config(service, long_poll))
+        return self._built[key]
+
+    def _build(self, service: str, config: Config) -> Any:
+        if _localstack_is_meant(service):
+            return _localstack_client(service, config)
+        if self._session is None:
+            self._session = boto3.session.Session()
+        return self._session.client(service, config=config)
+
+
+def client(service: str, *, long_poll: bool = False) -> Any:
+    """The process's client of an AWS service (``"sqs"``, ``"dynamodb"``, …).
+
+    ``long_poll`` gives one whose read timeout leaves room for `LONG_POLL_SECONDS` of waiting. ``AWS_ENDPOINT_URL`` is boto3's
+    own business; with ``LOCALSTACK_HOST`` and without an endpoint, localstack-client's defaults apply.
+    """
+    return _clients.get(service, long_poll)
+
+
+def forget() -> None:
+    """Build every client anew when next asked for: after a change of the environment, and in a forked child, which must share
+    neither sockets nor a lock that some thread of its parent may hold."""
+    global _clients
+    _clients = _Clients()
+
+
+_clients = _Clients()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget)
+
+
+def _config(service: str, long_poll: bool) -> Config:
+    tuning = _BY_SERVICE.get(service, _DEFAULT)
+    return Config(
+        connect_timeout=tuning.connect_seconds,
+        read_timeout=tuning.read_seconds + (LONG_POLL_SECONDS if long_poll else 0),
+        retries={"mode": "standard", "total_max_attempts": tuning.attempts},
+        max_pool_connections=MAX_POOL_CONNECTIONS,
+        tcp_keepalive=True,
+    )
+
+
+def _localstack_is_meant(service: str) -> bool:
+    own_endpoint = f"AWS_ENDPOINT_URL_{service.upper().replace('-', '_')}"
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get(own_endpoint)
+    return bool(os.environ.get("LOCALSTACK_HOST")) and not endpoint
+
+
+def _localstack_client(service: str, config: Config) -> Any:
+    # Only on a developer's machine, and not among the function's dependencies.
+    from localstack_client.session import Session
+
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return Session(region_name=region).client(service, config=config)

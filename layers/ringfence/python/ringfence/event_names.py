@@ -1,0 +1,64 @@
+"""What is known of the events by name: how loud each is, which are counted, and what none may tell.
+
+An event that is not listed here is told at INFO and not counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NEVER_TOLD = frozenset({"payload", "result", "checkpoint", "body", "data"})
+"""Fields that would carry what a user sent or a job returned."""
+
+LEVELS: Mapping[str, int] = {
+    "job_held": logging.DEBUG,
+    "job_early": logging.DEBUG,
+    "mark_moved": logging.DEBUG,
+    "job_retried": logging.WARNING,
+    "lease_lost": logging.WARNING,
+    "late_write_refused": logging.WARNING,
+    "own_write_recognised": logging.WARNING,
+    "heartbeat_failed": logging.WARNING,
+    "append_failed": logging.WARNING,
+    "withdraw_failed": logging.WARNING,
+    "push_failed": logging.WARNING,
+    "release_failed": logging.WARNING,
+    "relay_held": logging.WARNING,
+    "bury_refused": logging.WARNING,
+    "claim_failed": logging.WARNING,
+    "message_failed": logging.WARNING,
+    "aws_call_failed": logging.WARNING,
+    "request_failed": logging.ERROR,
+    "job_dead": logging.ERROR,
+    "record_quarantined": logging.ERROR,
+    "ticket_quarantined": logging.ERROR,
+    "last_resort_drained": logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The metric an event adds to: by one, or by the field that ``by_field`` names."""
+
+    metric: str
+    by_field: str | None = None
+
+
+METRICS: Mapping[str, Counted] = {
+    "job_accepted": Counted("AcceptedJobs"),
+    "job_succeeded": Counted("SucceededJobs"),
+    "job_retried": Counted("RetriedJobs"),
+    "job_dead": Counted("DeadJobs"),
+    "job_handed_over": Counted("HandedOverJobs"),
+    "lease_lost": Counted("LostLeases"),
+    "late_write_refused": Counted("LateWritesRefused"),
+    "append_failed": Counted("FailedAppends"),
+    "push_failed": Counted("FailedPushes", by_field="count"),
+    "heartbeat_failed": Counted("FailedHeartbeats"),
+    "record_quarantined": Counted("Quarantined"),
+    "ticket_quarantined": Counted("Quarantined"),
+    "last_resort_drained": Counted("LastResortDrained"),
+}
+"""Each costs a CloudWatch metric per queue, so only what is alarmed on or drawn is counted."""

@@ -71,3 +71,11 @@ class Retry(RingfenceError):
 
 class Dead(RingfenceError):
     """Raised by a job: never try again; the job ends ``dead`` with this reason."""
+
+
+class NotFound(Rejected, LookupError):
+    """There is no such job; another tenant's job looks the same."""
+
+
+class StillRunning(RingfenceError, TimeoutError):
+    """The job had not ended when the time to wait for it was up; it goes on."""

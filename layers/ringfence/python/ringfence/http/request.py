@@ -1,0 +1,88 @@
+"""An HTTP request as API Gateway and function URLs hand it to Lambda: payload format 2.0.
+
+https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ringfence.errors import Rejected
+
+MAX_BODY_BYTES = 6 * 1024 * 1024
+"""Lambda takes no larger request. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+
+MAX_QUERY_PARAMETERS = 20
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""https://www.w3.org/TR/trace-context/#traceparent-header"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the routes may know of an event. ``prefix`` is the stage in front of the path, empty for ``$default``."""
+
+    event: Mapping[str, Any]
+    prefix: str = ""
+
+    @property
+    def method(self) -> str:
+        return str(self._http.get("method", ""))
+
+    @property
+    def path(self) -> str:
+        return str(self.event.get("rawPath", ""))[len(self.prefix) :]
+
+    @property
+    def request_id(self) -> str | None:
+        return (self.event.get("requestContext") or {}).get("requestId")
+
+    def header(self, name: str) -> str | None:
+        """A header by its lower-case name; repeated ones are joined by commas, as the event has them."""
+        headers: Mapping[str, str] = self.event.get("headers") or {}
+        if name in headers:
+            return headers[name]
+        return next((value for key, value in headers.items() if key.lower() == name), None)
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context if it is valid; the specification has any other ignored."""
+        header = self.header("traceparent")
+        return header if header is not None and _TRACEPARENT.fullmatch(header) else None
+
+    def query(self) -> dict[str, str]:
+        """The query parameters. Raises `Rejected` (400) for one that is given twice."""
+        raw = self.event.get("rawQueryString")
+        if raw is None:
+            return dict(self.event.get("queryStringParameters") or {})
+        try:
+            pairs = parse_qsl(raw, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_PARAMETERS)
+        except ValueError:
+            raise Rejected("the query string cannot be read", kind="invalid-query", status=400) from None
+        parameters = dict(pairs)
+        if len(parameters) < len(pairs):
+            raise Rejected("a query parameter is given twice", kind="invalid-query", status=400)
+        return parameters
+
+    def body(self) -> str:
+        """The body as text, "" if there is none. Raises `Rejected`: 413 above `MAX_BODY_BYTES`, 400 if it is not UTF-8."""
+        body = self.event.get("body") or ""
+        try:
+            encoded = base64.b64decode(body, validate=True) if self.event.get("isBase64Encoded") else body.encode()
+            if len(encoded) > MAX_BODY_BYTES:
+                raise Rejected(f"a request has at most {MAX_BODY_BYTES} bytes", kind="body-too-large", status=413)
+            return encoded.decode()
+        except binascii.Error:
+            raise Rejected("the body is not the base64 that it claims to be", kind="not-base64", status=400) from None
+        except UnicodeError:
+            raise Rejected("the body is not UTF-8", kind="not-utf8", status=400) from None
+
+    @property
+    def _http(self) -> Mapping[str, Any]:
+        return (self.event.get("requestContext") or {}).get("http") or {}

@@ -1,0 +1,143 @@
+"""Every route of the API. Nothing is served that is not in this table, and nothing in it without the scope it names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ringfence.http import documents, job_routes, submissions
+from ringfence.http.reply import JSON, Reply, json_reply
+from ringfence.http.route import Route, Visit
+
+_ACCEPTED = (documents.AcceptedDocument, documents.EntriesDocument)
+_JOB = (documents.JobDocument,)
+
+
+class QuarantineQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How much of the quarantine to show."""
+
+    limit: Annotated[int, Meta(ge=1, le=100, description="At most so many.")] = 50
+
+
+def show_queues(visit: Visit) -> Reply:
+    """Answer with the depth of each queue."""
+    depths = visit.backend.gateway.queue_depths()
+    listed = [documents.queue_document(name, depth) for name, depth in sorted(depths.items())]
+    return json_reply(200, documents.QueuesDocument(listed))
+
+
+def show_quarantine(visit: Visit) -> Reply:
+    """Answer with what could not be read, and why."""
+    items = visit.backend.quarantine.items(visit.parameters(QuarantineQuery).limit)
+    return json_reply(200, documents.QuarantineDocument([documents.set_aside_document(item) for item in items]))
+
+
+def show_openapi(visit: Visit) -> Reply:
+    """Answer with the description of this very table."""
+    from ringfence.http import openapi
+
+    return Reply(200, openapi.encoded(), {"Content-Type": JSON})
+
+
+def show_health(visit: Visit) -> Reply:
+    """Answer that the function runs, asking nothing behind it."""
+    return json_reply(200, documents.Health(), {"Cache-Control": "no-store"})
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=job_routes.JOBS_PATH,
+        scope="submit",
+        answer=job_routes.submit_jobs,
+        summary="Submit one job or up to 500",
+        headers={
+            "Idempotency-Key": "Makes a request for one job safe to repeat: the same key is the same job.",
+            "traceparent": "W3C trace context; travels with the job to its worker.",
+        },
+        body=(submissions.NewJob, submissions.NewJobs),
+        answers={
+            202: ("Accepted: each of the jobs will run. For one job, Location leads to it.", _ACCEPTED),
+            207: ("Some of many jobs were refused; each entry says what became of it.", (documents.EntriesDocument,)),
+        },
+        problems=(413, 422, 503),
+    ),
+    Route(
+        method="GET",
+        path=job_routes.JOBS_PATH,
+        scope="read",
+        answer=job_routes.list_jobs,
+        summary="List jobs, newest first",
+        query=job_routes.ListQuery,
+        answers={200: ("A page of jobs.", (documents.JobPage,))},
+        problems=(422, 503),
+    ),
+    Route(
+        method="GET",
+        path=job_routes.JOBS_PATH + "/<job_id>",
+        scope="read",
+        answer=job_routes.show_job,
+        summary="Look at a job, or wait for it to end",
+        query=job_routes.WaitQuery,
+        headers={"If-None-Match": "The ETag of what you have: 304 if it is still so."},
+        answers={200: ("The job.", _JOB), 304: ("Nothing has changed.", ())},
+        problems=(404, 503),
+    ),
+    Route(
+        method="POST",
+        path=job_routes.JOBS_PATH + "/<job_id>/cancel",
+        scope="submit",
+        answer=job_routes.cancel_job,
+        summary="Cancel a waiting job, or ask a running one to stop",
+        answers={200: ("The job afterwards. One that has ended is left alone.", _JOB)},
+        problems=(404, 503),
+    ),
+    Route(
+        method="POST",
+        path=job_routes.JOBS_PATH + "/<job_id>/redrive",
+        scope="operate",
+        answer=job_routes.redrive_job,
+        summary="Give a dead job its attempts back, with another payload if you like",
+        body=(submissions.Edited,),
+        body_required=False,
+        answers={200: ("The job, scheduled again.", _JOB)},
+        problems=(404, 409, 413, 422, 503),
+    ),
+    Route(
+        method="GET",
+        path="/v1/queues",
+        scope="read",
+        answer=show_queues,
+        summary="How much waits in each queue, of all tenants",
+        answers={200: ("The queues.", (documents.QueuesDocument,))},
+        problems=(503,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/quarantine",
+        scope="operate",
+        answer=show_quarantine,
+        summary="What could not be read, of all tenants, without its bytes",
+        query=QuarantineQuery,
+        answers={200: ("What was set aside.", (documents.QuarantineDocument,))},
+        problems=(503,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/openapi.json",
+        scope=None,
+        answer=show_openapi,
+        summary="This description",
+        answers={200: ("OpenAPI 3.1.", ())},
+    ),
+    Route(
+        method="GET",
+        path="/v1/health",
+        scope=None,
+        answer=show_health,
+        summary="Whether the function runs",
+        answers={200: ("It does.", (documents.Health,))},
+    ),
+)

@@ -1,0 +1,116 @@
+"""What may be posted to ``/v1/jobs``, and what the gateway is asked for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ringfence.errors import Rejected
+from ringfence.gateway import MAX_PAYLOAD_BYTES, Submission
+from ringfence.http import idempotency, json_body
+from ringfence.job import Millis
+from ringfence.jsontext import MAX_DEPTH
+
+MAX_JOBS = 500
+"""Jobs in one request."""
+
+MAX_DELAY_SECONDS = 366 * 24 * 3600
+NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}\Z"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+JobName = Annotated[str, Meta(pattern=NAME_PATTERN, description="The registered name of the code to run.", examples=["signup"])]
+QueueName = Annotated[str, Meta(pattern=NAME_PATTERN, description="A queue of this deployment.", examples=["default"])]
+Payload = Annotated[
+    msgspec.Raw,
+    Meta(
+        description=f"Any JSON, {{}} if left out. At most {MAX_DEPTH} levels deep and {MAX_PAYLOAD_BYTES} bytes of UTF-8 long, "
+        "white space included. Kept exactly as received.",
+        examples=[{"email": "ada@example.com", "name": "Ada"}],
+    ),
+]
+IdempotencyKey = Annotated[
+    str,
+    Meta(
+        pattern=idempotency.KEY_PATTERN,
+        description="Printable ASCII. The same key, name, queue and payload mean the same job, however often it is sent.",
+    ),
+]
+OrderingKey = Annotated[
+    str, Meta(pattern=r"^[ -~]{1,128}\Z", description="Jobs of one ordering key reach their queue in the order of acceptance.")
+]
+DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_DELAY_SECONDS, description="Not before so many seconds from now.")]
+RunAt = Annotated[datetime, Meta(tz=True, description="Not before this time (RFC 3339, with an offset).")]
+MaxAttempts = Annotated[int, Meta(ge=1, le=100, description="How often the job may be started.")]
+
+
+class NewJob(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """One job. `delay_seconds` and `run_at` exclude each other."""
+
+    name: JobName
+    queue: QueueName = "default"
+    payload: Payload = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    idempotency_key: IdempotencyKey | None = None
+    delay_seconds: DelaySeconds | None = None
+    run_at: RunAt | None = None
+    max_attempts: MaxAttempts = 5
+    ordering_key: OrderingKey | None = None
+
+
+class NewJobs(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Up to 500 jobs. If one is malformed the whole request is refused with a pointer to it, and nothing is accepted."""
+
+    jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=MAX_JOBS)]
+
+
+class Edited(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A redrive may bring another payload."""
+
+    payload: Payload | msgspec.UnsetType = msgspec.UNSET
+
+
+def read(text: str, *, key_header: str | None, traceparent: str | None) -> tuple[list[Submission], bool]:
+    """The jobs asked for, and whether they came as many. Raises `Rejected` with a pointer for the first fault."""
+    header_key = idempotency.key_in(key_header)
+    value = json_body.parse(text)
+    if isinstance(value, dict) and "jobs" in value:
+        if header_key is not None:
+            detail = "one Idempotency-Key header cannot stand for many jobs; give each its own idempotency_key"
+            raise Rejected(detail, kind="invalid-idempotency-key", status=400)
+        jobs = json_body.decode(text, NewJobs).jobs
+        return [_submission(job, f"/jobs/{index}", job.idempotency_key, traceparent) for index, job in enumerate(jobs)], True
+    job = json_body.decode(text, NewJob)
+    return [_submission(job, "", idempotency.agreed(header_key, job.idempotency_key), traceparent)], False
+
+
+def read_edited(text: str) -> str | None:
+    """The payload that a redrive brings, None if it brings none."""
+    if not text.strip():
+        return None
+    json_body.parse(text)
+    payload = json_body.decode(text, Edited).payload
+    return None if isinstance(payload, msgspec.UnsetType) else json_body.payload_text(payload, "/payload")
+
+
+def _submission(job: NewJob, at: str, key: str | None, traceparent: str | None) -> Submission:
+    if job.delay_seconds is not None and job.run_at is not None:
+        raise Rejected("delay_seconds and run_at exclude each other", pointer=f"{at}/run_at")
+    return Submission(
+        name=job.name,
+        queue=job.queue,
+        payload=json_body.payload_text(job.payload, f"{at}/payload"),
+        idempotency_key=key,
+        delay_seconds=job.delay_seconds,
+        run_at=None if job.run_at is None else _millis(job.run_at),
+        max_attempts=job.max_attempts,
+        ordering_key=job.ordering_key,
+        traceparent=traceparent,
+    )
+
+
+def _millis(time: datetime) -> Millis:
+    """Rounded up: a job never runs before its time."""
+    micros = (time - _EPOCH) // datetime.resolution
+    return -(-micros // 1000)

@@ -1,0 +1,196 @@
+"""The Python client: the API's verbs, each safe to repeat.
+
+with Client("https://…", api_key="rf_…") as client:
+    submitted = client.submit("signup", {"email": "ada@example.com"})
+    job = client.wait(submitted.job_id)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from ringfence import client_batches
+from ringfence.client_batches import BatchSender, Outcome
+from ringfence.client_job import JobRequest, JobSnapshot, RawJson, Submitted, payload_text, snapshot
+from ringfence.client_transport import Answer, Transport, error_of, problem_in
+from ringfence.clock import SystemClock
+from ringfence.errors import StillRunning
+from ringfence.http.documents import AcceptedDocument, JobPage, QueueDocument, QueuesDocument
+from ringfence.job import State
+from ringfence.ports import Clock
+
+__all__ = ["Client", "JobRequest", "JobSnapshot", "RawJson", "Submitted"]
+
+JOBS = "/v1/jobs"
+
+HELD_SECONDS = 20.0
+"""The longest ``?wait=`` that is asked for; the API caps it lower, or at nothing, as it likes."""
+
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.1, 5.0
+
+PAGE_JOBS = 100
+
+
+class Client:
+    """One API, one key. May be shared by threads.
+
+    ``timeout_seconds`` bounds each request, ``retry_seconds`` all the tries of one call together. Raises `Rejected` for what
+    will not be accepted however often it is sent (`NotFound` for an unknown job), `Unavailable` when retrying did not help.
+    Proxies named in the environment are not used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout_seconds: float = 10.0,
+        retry_seconds: float = 30.0,
+        allow_plain_http: bool = False,
+        clock: Clock | None = None,
+        random_source: random.Random | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._random = random_source or random.Random()
+        self._transport = Transport(
+            base_url,
+            api_key,
+            timeout_seconds=timeout_seconds,
+            retry_seconds=retry_seconds,
+            allow_plain_http=allow_plain_http,
+            clock=self._clock,
+            random_source=self._random,
+        )
+        self._batches = BatchSender(self._post_jobs, retry_seconds=retry_seconds, clock=self._clock, random_source=self._random)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        self._transport.close()
+
+    # --- submitting --------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        queue: str = "default",
+        idempotency_key: str | None = None,
+        delay_seconds: float | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int = 5,
+        ordering_key: str | None = None,
+        traceparent: str | None = None,
+    ) -> Submitted:
+        """Submit one job; see `JobRequest`."""
+        key, request = client_batches.keyed(
+            JobRequest(
+                name=name,
+                payload=payload,
+                queue=queue,
+                idempotency_key=idempotency_key,
+                delay_seconds=delay_seconds,
+                run_at=run_at,
+                max_attempts=max_attempts,
+                ordering_key=ordering_key,
+            )
+        )
+        headers = {} if traceparent is None else {"traceparent": traceparent}
+        answer = self._transport.call("POST", JOBS, request.encoded(), headers)
+        accepted = msgspec.json.decode(answer.body, type=AcceptedDocument)
+        return Submitted(job_id=accepted.job_id, state=accepted.state, repeated=accepted.repeated, idempotency_key=key)
+
+    def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
+        """Submit any number of jobs. The outcomes are in the order of the requests: `Submitted`, or the error of that one.
+
+        Raises only for what is no JSON (`ValueError`, `TypeError`), before the batch that holds it is sent.
+        """
+        return [outcome for outcomes in self.submit_in_batches(requests) for outcome in outcomes]
+
+    def submit_in_batches(self, requests: Iterable[JobRequest]) -> Iterator[list[Outcome]]:
+        """`submit_many`, a batch at a time: for more jobs than fit in memory, and to see how far it has come."""
+        for batch in client_batches.batches(requests):
+            yield self._batches.submit(batch)
+
+    def _post_jobs(self, body: bytes) -> Answer:
+        return self._transport.call("POST", JOBS, body)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> JobSnapshot:
+        """The job as it is now."""
+        return snapshot(self._transport.call("GET", _path(job_id)).body)
+
+    def wait(self, job_id: str, timeout_seconds: float = 60.0) -> JobSnapshot:
+        """The job once it has ended, however it did. Raises `StillRunning` when the time is up."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        pause = FIRST_POLL_SECONDS
+        while True:
+            asked_at = self._clock.monotonic()
+            held = max(0.0, min(HELD_SECONDS, deadline - asked_at))
+            query = f"?wait={held:.3f}" if held else ""
+            job = snapshot(self._transport.call("GET", _path(job_id) + query, wait_seconds=held).body)
+            if job.state.terminal:
+                return job
+            now = self._clock.monotonic()
+            if now >= deadline:
+                raise StillRunning(f"job {job_id} is still {job.state} after {timeout_seconds:g} s")
+            if now - asked_at < pause:  # an API that does not hold requests: ask again less and less often
+                self._clock.sleep(min(self._random.uniform(pause / 2, pause), deadline - now))
+                pause = min(LONGEST_POLL_SECONDS, pause * 1.5)
+
+    def queues(self) -> dict[str, QueueDocument]:
+        """How much waits in each queue."""
+        answer = self._transport.call("GET", "/v1/queues")
+        return {queue.name: queue for queue in msgspec.json.decode(answer.body, type=QueuesDocument).queues}
+
+    # --- acting ------------------------------------------------------------------------------------------------------
+
+    def cancel(self, job_id: str) -> JobSnapshot:
+        """Cancel a waiting job, ask the worker of a running one to stop. Returns the job afterwards."""
+        return snapshot(self._transport.call("POST", _path(job_id) + "/cancel").body)
+
+    def redrive(self, job_id: str, payload: Any = None) -> JobSnapshot:
+        """Give a dead job its attempts back, with another payload unless that is None. `Rejected` (409) if it is not dead."""
+        body = None if payload is None else b'{"payload":' + payload_text(payload).encode() + b"}"
+        answer = self._transport.call("POST", _path(job_id) + "/redrive", body, returned=(409,))
+        if answer.status != 409:
+            return snapshot(answer.body)
+        if answer.tries > 1:
+            return self.get(job_id)  # an earlier try did it, and its answer was lost
+        raise error_of(problem_in(answer))
+
+    def list(
+        self, *, queue: str | None = None, state: State | str | None = None, limit: int | None = None
+    ) -> Iterator[JobSnapshot]:
+        """Jobs, newest first, page after page as they are taken; at most ``limit``."""
+        left = limit
+        cursor: str | None = None
+        while left is None or left > 0:
+            size = PAGE_JOBS if left is None else min(PAGE_JOBS, left)
+            asked = {"queue": queue, "state": state and str(state), "cursor": cursor, "limit": size}
+            query = urlencode({name: value for name, value in asked.items() if value is not None})
+            page = msgspec.json.decode(self._transport.call("GET", f"{JOBS}?{query}").body, type=JobPage)
+            for document in page.jobs[:left]:
+                yield JobSnapshot(document, msgspec.json.encode(document).decode())
+            left = None if left is None else left - len(page.jobs)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def _path(job_id: str) -> str:
+    return f"{JOBS}/{quote(job_id, safe='')}"

@@ -1,0 +1,131 @@
+"""Many jobs in as few requests as the API allows, and only the unlucky ones again."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from ringfence.client_job import JobRequest, Submitted
+from ringfence.client_transport import BACKOFF, Answer, error_of
+from ringfence.errors import Rejected, RingfenceError, Unavailable
+from ringfence.http.documents import EntriesDocument, EntryDocument
+from ringfence.http.submissions import MAX_JOBS
+from ringfence.ports import Clock
+
+MAX_BATCH_BYTES = 2 * 1024 * 1024
+"""The API takes 6 MB as Lambda counts them: the body is a JSON string in the event, where each quote and backslash is two
+bytes. A third of it always fits."""
+
+Outcome = Submitted | RingfenceError
+"""What became of one job: accepted, or the error with which it was refused."""
+
+_entries = msgspec.json.Decoder(EntriesDocument)
+_JOB_POINTER = re.compile(r"/jobs/(\d+)(/.*)?")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Encoded:
+    """A job ready to be sent, under a key of its own."""
+
+    key: str
+    body: bytes
+
+
+Send = Callable[[bytes], Answer]
+"""Posts a body to the API, with the retries of a whole request."""
+
+
+def keyed(request: JobRequest) -> tuple[str, JobRequest]:
+    """The request with its idempotency key, a fresh random one if it has none."""
+    if request.idempotency_key is not None:
+        return request.idempotency_key, request
+    key = secrets.token_hex(16)
+    return key, dataclasses.replace(request, idempotency_key=key)
+
+
+def batches(requests: Iterable[JobRequest]) -> Iterator[list[Encoded]]:
+    """The jobs in their order, packed up to `MAX_JOBS` and `MAX_BATCH_BYTES`. Takes from ``requests`` only as it goes."""
+    packed: list[Encoded] = []
+    size = 0
+    for request in requests:
+        key, with_key = keyed(request)
+        job = Encoded(key, with_key.encoded())
+        if packed and (len(packed) == MAX_JOBS or size + len(job.body) + 1 > MAX_BATCH_BYTES):
+            yield packed
+            packed, size = [], 0
+        packed.append(job)
+        size += len(job.body) + 1
+    if packed:
+        yield packed
+
+
+class BatchSender:
+    """Sends batches, and those of their jobs again that were refused for now."""
+
+    def __init__(self, send: Send, *, retry_seconds: float, clock: Clock, random_source: random.Random) -> None:
+        self._send, self._retry_seconds, self._clock, self._random = send, retry_seconds, clock, random_source
+
+    def submit(self, batch: Sequence[Encoded]) -> list[Outcome]:
+        """An outcome for each job, in their order. Never raises for what befell jobs."""
+        deadline = self._clock.monotonic() + self._retry_seconds
+        outcomes: list[Outcome] = [Unavailable() for _ in batch]
+        waiting = list(range(len(batch)))
+        rounds = 0
+        while waiting:
+            rounds += 1
+            try:
+                answered = _one_round(self._send, [batch[index] for index in waiting])
+            except Unavailable as fault:  # the request as a whole, after all its tries
+                answered = [fault] * len(waiting)
+                deadline = self._clock.monotonic()
+            for index, outcome in zip(waiting, answered, strict=True):
+                outcomes[index] = outcome
+            refused_for_now = [outcome for outcome in answered if isinstance(outcome, Unavailable)]
+            waiting = [index for index in waiting if isinstance(outcomes[index], Unavailable)]
+            asked = max((outcome.retry_after_seconds for outcome in refused_for_now), default=0.0)
+            pause = BACKOFF.delay(rounds, self._random, asked)
+            if waiting and self._clock.monotonic() + pause > deadline:
+                break
+            if waiting:
+                self._clock.sleep(pause)
+        return outcomes
+
+
+def _one_round(send: Send, jobs: Sequence[Encoded]) -> list[Outcome]:
+    try:
+        answer = send(b'{"jobs":[' + b",".join(job.body for job in jobs) + b"]}")
+    except Rejected as refusal:
+        return _all_refused(refusal, len(jobs))
+    return [_outcome(job, entry) for job, entry in zip(jobs, _entries.decode(answer.body).jobs, strict=True)]
+
+
+def _outcome(job: Encoded, entry: EntryDocument) -> Outcome:
+    if entry.job_id is not None and entry.state is not None:
+        return Submitted(job_id=entry.job_id, state=entry.state, repeated=bool(entry.repeated), idempotency_key=job.key)
+    if entry.problem is None:
+        return RingfenceError(f"the API answered {entry.status} for this job and did not say why")
+    error = error_of(entry.problem)
+    if isinstance(error, Unavailable) and entry.retry_after_seconds is not None:
+        error.retry_after_seconds = entry.retry_after_seconds
+    return error
+
+
+def _all_refused(refusal: Rejected, count: int) -> list[Outcome]:
+    """A malformed job has its whole request refused: it gets the blame, the others are told that nothing was accepted."""
+    found = _JOB_POINTER.fullmatch(refusal.pointer or "")
+    if found is None or int(found[1]) >= count:
+        return [refusal] * count
+    culprit = int(found[1])
+    outcomes: list[Outcome] = [
+        Rejected(
+            f"not accepted: job {culprit + 1} of the same request was refused", kind="batch-refused", status=refusal.status
+        )
+        for _ in range(count)
+    ]
+    outcomes[culprit] = Rejected(str(refusal), kind=refusal.kind, status=refusal.status, pointer=found[2] or "")
+    return outcomes

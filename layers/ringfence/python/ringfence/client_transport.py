@@ -1,0 +1,196 @@
+"""How the `Client` reaches the API: one kept-alive connection per thread, and patience.
+
+Everything the client sends may be sent twice (submissions carry an idempotency key), so a lost connection, a 429 or a 503 is
+answered by sending the same bytes again, with jittered backoff, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import ssl
+import threading
+import weakref
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ringfence.errors import NotFound, Rejected, Unavailable
+from ringfence.http.local_names import is_local
+from ringfence.http.reply import PROBLEM_TYPES, Problem
+from ringfence.ports import Clock
+from ringfence.retry import Backoff
+
+BACKOFF = Backoff(base_seconds=0.2, cap_seconds=5.0)
+WORTH_ANOTHER_TRY = frozenset({429, 502, 503, 504})
+LONGEST_DETAIL_CHARACTERS = 300
+
+_problem_decoder = msgspec.json.Decoder(Problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. ``tries``: how often the request was sent, as far as this side knows."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+    tries: int
+
+
+class Transport:
+    """Requests to one API. Threads may share it; so may a process and its forks, each opening connections of its own."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None,
+        *,
+        timeout_seconds: float,
+        retry_seconds: float,
+        allow_plain_http: bool,
+        clock: Clock,
+        random_source: random.Random,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not an http(s) URL: {base_url!r}")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError("the base URL has only a scheme, a host, a port and a path")
+        if api_key and parts.scheme == "http" and not (allow_plain_http or is_local(parts.hostname)):
+            raise ValueError("an API key is not sent unencrypted to another machine: use https, or allow_plain_http=True")
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._timeout_seconds, self._retry_seconds = timeout_seconds, retry_seconds
+        self._clock, self._random = clock, random_source
+        self._own = threading.local()
+        self._open: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
+        self._opening = threading.Lock()
+        self._tls = ssl.create_default_context() if self._secure else None
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        wait_seconds: float = 0.0,
+        returned: Container[int] = (),
+    ) -> Answer:
+        """The answer to a request that may be repeated.
+
+        Raises `Rejected` (`NotFound` for a job that is not there) when it is refused, `Unavailable` when nothing better came
+        within ``retry_seconds``. ``wait_seconds``: how long the API may hold the request beyond the usual timeout;
+        ``returned``: refusals that the caller wants to see as answers.
+        """
+        deadline = self._clock.monotonic() + self._retry_seconds
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                answer = self._send(method, path, body, headers or {}, self._timeout_seconds + wait_seconds, tries)
+            except (OSError, http.client.HTTPException) as fault:
+                failure = Unavailable(f"{self._host} cannot be reached: {fault or type(fault).__name__}")
+                asked_seconds = 0.0
+            else:
+                if answer.status < 300 or answer.status in returned:
+                    return answer
+                problem = problem_in(answer)
+                if answer.status not in WORTH_ANOTHER_TRY or problem.type == PROBLEM_TYPES + "misconfigured":
+                    raise error_of(problem)
+                asked_seconds = _retry_after(answer)
+                failure = Unavailable(problem.detail, retry_after_seconds=asked_seconds or 1.0)
+            pause = BACKOFF.delay(tries, self._random, asked_seconds)
+            if self._clock.monotonic() + pause > deadline:
+                raise failure
+            self._clock.sleep(pause)
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._opening:
+            for connection in list(self._open):
+                connection.close()
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_seconds: float, tries: int
+    ) -> Answer:
+        connection = self._connection()
+        kept_alive = connection.sock is not None
+        try:
+            return self._exchange(connection, method, path, body, headers, timeout_seconds, tries)
+        except ConnectionError:
+            connection.close()
+            if not kept_alive:
+                raise
+        # The server had closed an idle connection: no reason to wait.
+        return self._exchange(connection, method, path, body, headers, timeout_seconds, tries + 1)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        tries: int,
+    ) -> Answer:
+        connection.timeout = timeout_seconds
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout_seconds)
+        content = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            connection.request(method, self._prefix + path, body, {**self._authorization, **content, **headers})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read(), tries)
+        except BaseException:
+            connection.close()  # half an exchange: whatever comes next on it would be misread
+            raise
+
+    def _connection(self) -> http.client.HTTPConnection:
+        owner = os.getpid()
+        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        if connection is None or self._own.process != owner:
+            if self._secure:
+                connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+            else:
+                connection = http.client.HTTPConnection(self._host, self._port)
+            self._own.connection, self._own.process = connection, owner
+            with self._opening:
+                self._open.add(connection)
+        return connection
+
+
+def error_of(problem: Problem) -> Rejected | Unavailable:
+    """The error that a problem document stands for."""
+    kind = problem.type.rpartition("/")[2]
+    if problem.status >= 500 or problem.status == 429:
+        return Unavailable(problem.detail)
+    if problem.status == 404 and kind == "not-found":
+        return NotFound(problem.detail, kind=kind, status=404)
+    return Rejected(problem.detail, kind=kind, status=problem.status, pointer=problem.pointer)
+
+
+def problem_in(answer: Answer) -> Problem:
+    """The problem document of an answer; one in its place when something between here and the API answered instead."""
+    try:
+        problem = _problem_decoder.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeError):
+        text = answer.body.decode(errors="replace")[:LONGEST_DETAIL_CHARACTERS]
+        problem = Problem(
+            type=f"{PROBLEM_TYPES}http-{answer.status}", title="", status=answer.status, detail=text or "no detail"
+        )
+    return msgspec.structs.replace(problem, status=answer.status)
+
+
+def _retry_after(answer: Answer) -> float:
+    """Seconds; 0 when the header is absent or a date."""
+    try:
+        return max(0.0, float(answer.headers.get("Retry-After", "0")))
+    except ValueError:
+        return 0.0

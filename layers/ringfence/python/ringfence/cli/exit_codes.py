@@ -1,0 +1,27 @@
+"""What the exit code of every command says, for scripts to trust."""
+
+from __future__ import annotations
+
+from ringfence.errors import RingfenceError, StillRunning, Unavailable
+
+OK = 0
+FAILED = 1
+USAGE = 2
+ENDED_BADLY = 3
+UNAVAILABLE = 4
+TIMED_OUT = 5
+
+MEANING = (
+    "Exit codes: 0 done; 1 failed or refused; 2 wrong usage; 3 a job waited for ended dead or cancelled; "
+    "4 the service is unavailable; 5 a job waited for had not ended in time."
+)
+
+
+def of_error(error: RingfenceError) -> int:
+    """The exit code for a command that ended with this error."""
+    match error:
+        case Unavailable():
+            return UNAVAILABLE
+        case StillRunning():
+            return TIMED_OUT
+    return FAILED

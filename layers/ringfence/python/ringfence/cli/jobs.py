@@ -1,0 +1,146 @@
+"""``ringfence status``, ``wait``, ``list``, ``cancel``, ``redrive`` and ``queues``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ringfence.cli import exit_codes
+from ringfence.cli.api_command import api_command
+from ringfence.cli.durations import DURATION
+from ringfence.cli.output import Output
+from ringfence.cli.payloads import payload_option
+from ringfence.cli.shown import shortened
+from ringfence.errors import StillRunning
+from ringfence.job import State
+
+if TYPE_CHECKING:
+    from ringfence.client import Client, JobSnapshot
+
+TEXT_CHARACTERS = 2_000
+"""As much of a payload or result as is shown to people; --json has all of it."""
+
+states = click.Choice([state.value for state in State])
+
+
+@click.command(epilog=exit_codes.MEANING)
+@click.argument("job_id")
+@api_command
+def status(client: Client, output: Output, job_id: str) -> None:
+    """Show a job."""
+    _show(output, client.get(job_id))
+
+
+@click.command(epilog=exit_codes.MEANING)
+@click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
+@click.option("--timeout", type=DURATION, default=60.0, show_default="1m", help="For all of them together.")
+@api_command
+def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: float) -> int:
+    """Wait until jobs have ended. A lone - reads their ids from standard input."""
+    ids = [line.strip() for line in sys.stdin if line.strip()] if job_ids == ("-",) else list(job_ids)
+    deadline = time.monotonic() + timeout
+    code = exit_codes.OK
+    with output.progress("Waiting", len(ids)) as progress:
+        for job_id in ids:
+            try:
+                job = client.wait(job_id, max(0.0, deadline - time.monotonic()))
+            except StillRunning:
+                job = client.get(job_id)
+            _tell(output, job)
+            progress.advance()
+            code = max(code, _code(job.state))
+    return code
+
+
+@click.command("list", epilog=exit_codes.MEANING)
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--state", type=states, help="Only jobs in this state.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@api_command
+def list_jobs(client: Client, output: Output, queue: str | None, state: str | None, limit: int) -> None:
+    """List jobs, newest first."""
+    jobs = client.list(queue=queue, state=state, limit=limit)
+    if output.as_json:
+        for job in jobs:
+            output.json(job.json_text)
+        return
+    output.table(["job", "state", "name", "queue", "attempts", "created", "error"], [_row(job) for job in jobs])
+
+
+@click.command(epilog=exit_codes.MEANING)
+@click.argument("job_id")
+@api_command
+def cancel(client: Client, output: Output, job_id: str) -> None:
+    """Cancel a waiting job, or ask the worker that runs it to stop."""
+    _tell(output, client.cancel(job_id))
+
+
+@click.command(epilog=exit_codes.MEANING)
+@click.argument("job_id")
+@click.option("--payload", metavar="JSON|@FILE|-", help="Run it with other arguments than before.")
+@api_command
+def redrive(client: Client, output: Output, job_id: str, payload: str | None) -> None:
+    """Give a dead job its attempts back."""
+    _tell(output, client.redrive(job_id, payload_option(payload)))
+
+
+@click.command(epilog=exit_codes.MEANING)
+@api_command
+def queues(client: Client, output: Output) -> None:
+    """Show how much waits in each queue."""
+    depths = client.queues()
+    if output.as_json:
+        for queue in depths.values():
+            output.json(queue)
+        return
+    rows = [[queue.name, str(queue.ready), str(queue.leased), str(queue.delayed)] for queue in depths.values()]
+    output.table(["queue", "ready", "leased", "delayed"], rows)
+
+
+def _code(state: State) -> int:
+    if not state.terminal:
+        return exit_codes.TIMED_OUT
+    return exit_codes.OK if state is State.SUCCEEDED else exit_codes.ENDED_BADLY
+
+
+def _tell(output: Output, job: JobSnapshot) -> None:
+    """The job in one line."""
+    if output.as_json:
+        output.json(job.json_text)
+    else:
+        output.line(job.job_id, job.state, job.error or "")
+
+
+def _row(job: JobSnapshot) -> list[str]:
+    created = job.document.created_at
+    return [job.job_id, job.state, job.name, job.queue, str(job.attempts), created, shortened(job.error or "", 120)]
+
+
+def _show(output: Output, job: JobSnapshot) -> None:
+    if output.as_json:
+        output.json(job.json_text)
+        return
+    document = job.document
+    attempts = f"{document.attempts} of {document.max_attempts}"
+    times = [(name, getattr(document, f"{name}_at")) for name in ("created", "run", "started", "finished", "expires")]
+    pairs = [
+        ("job", job.job_id),
+        ("state", job.state + (" (cancel requested)" if document.cancel_requested else "")),
+        ("name", job.name),
+        ("queue", job.queue),
+        ("attempts", attempts),
+        ("token", str(job.token)),
+        *((name, time) for name, time in times if time),
+        *([("progress", f"{job.progress.done} of {job.progress.total}")] if job.progress else []),
+        *((f"attempt {past.token}", f"{past.outcome}, {past.started_at} to {past.ended_at}") for past in document.history),
+        *([("error", job.error)] if job.error else []),
+        *((name, text) for name, text in _texts(job) if text is not None),
+    ]
+    output.fields([(name, shortened(value, TEXT_CHARACTERS)) for name, value in pairs])
+
+
+def _texts(job: JobSnapshot) -> list[tuple[str, str | None]]:
+    return [("payload", job.payload_text), ("checkpoint", job.checkpoint_text), ("result", job.result_text)]

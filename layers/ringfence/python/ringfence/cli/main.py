@@ -1,0 +1,72 @@
+"""``ringfence``: the command line. Each command is loaded when it is called, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from ringfence.cli import exit_codes
+
+COMMANDS = {
+    "submit": ("ringfence.cli.submit:submit", "Submit a job, or one for each line of a file."),
+    "status": ("ringfence.cli.jobs:status", "Show a job."),
+    "wait": ("ringfence.cli.jobs:wait", "Wait until jobs have ended."),
+    "list": ("ringfence.cli.jobs:list_jobs", "List jobs, newest first."),
+    "cancel": ("ringfence.cli.jobs:cancel", "Cancel a job."),
+    "redrive": ("ringfence.cli.jobs:redrive", "Give a dead job its attempts back."),
+    "queues": ("ringfence.cli.jobs:queues", "Show how much waits in each queue."),
+    "keys": ("ringfence.cli.keys:keys", "Make, list and revoke API keys."),
+    "dev": ("ringfence.cli.dev:dev", "Run the whole system on this machine."),
+    "demo": ("ringfence.cli.demo:demo", "Watch it survive a frozen and a killed worker."),
+}
+"""Command → where it lives, and its line in ``--help``."""
+
+DEVELOPMENT = ("dev", "demo")
+"""Commands whose dependencies are optional."""
+
+
+class Commands(click.Group):
+    """Knows its commands by name and imports them one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        try:
+            command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        except ImportError as fault:
+            if cmd_name not in DEVELOPMENT:
+                raise
+            raise click.ClickException(
+                f"`ringfence {cmd_name}` needs more than the library ({fault}).\nInstall it with: pip install 'ringfence[dev]'"
+            ) from None
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ringfence")
+    except PackageNotFoundError:
+        return "(not installed as a package)"
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"ringfence {_version()}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, epilog=exit_codes.MEANING, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
+def main() -> None:
+    """A serverless distributed job queue on AWS whose late writes cannot land."""

@@ -1,0 +1,102 @@
+"""What the commands print: tables and lines for people, one JSON object a line for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import click
+import msgspec
+
+from ringfence.cli.shown import json_line, safe
+from ringfence.errors import Rejected, RingfenceError
+
+
+class Progress(Protocol):
+    """Something that fills up."""
+
+    def advance(self, by: int = 1) -> None: ...
+
+
+class Output:
+    """Standard output for results, standard error for everything else."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    @property
+    def for_people(self) -> bool:
+        """Whether somebody is looking: no ``--json``, and a terminal."""
+        return not self.as_json and sys.stdout.isatty()
+
+    def json(self, document: Any) -> None:
+        """One JSON object on one line of ASCII."""
+        text = document if isinstance(document, str) else msgspec.json.encode(document).decode()
+        click.echo(json_line(text))
+
+    def line(self, *columns: str) -> None:
+        """One line, its columns apart by tabs."""
+        click.echo("\t".join(safe(column) for column in columns))
+
+    def note(self, text: str) -> None:
+        """A word to whoever is looking, on standard error."""
+        click.echo(safe(text), err=True)
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table on a terminal; elsewhere its rows as lines, for ``cut`` and its like."""
+        if not self.for_people:
+            for row in rows:
+                self.line(*row)
+            return
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in headings:
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(safe(cell)) for cell in row))
+        _console(stderr=False).print(table)
+
+    def fields(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Named values, one a line."""
+        width = max((len(name) for name, _ in pairs), default=0)
+        for name, value in pairs:
+            click.echo(f"{name:<{width}}  {safe(value)}")
+
+    def progress(self, what: str, total: int | None) -> AbstractContextManager[Progress]:
+        """A bar on standard error while somebody is looking, else nothing."""
+        if self.as_json or not sys.stderr.isatty():
+            return nullcontext(_Silent())
+        from ringfence.cli.progress_bar import ProgressBar
+
+        return ProgressBar(what, total)
+
+    def error(self, error: RingfenceError) -> None:
+        """Why the command failed, on standard error."""
+        if self.as_json:
+            click.echo(json_line(msgspec.json.encode({"error": error_document(error)}).decode()), err=True)
+            return
+        where = f" (at {error.pointer})" if isinstance(error, Rejected) and error.pointer else ""
+        click.echo(f"ringfence: {safe(str(error))}{where}", err=True)
+
+
+def error_document(error: RingfenceError) -> dict[str, Any]:
+    """An error as ``--json`` tells it."""
+    if isinstance(error, Rejected):
+        pointer = {} if error.pointer is None else {"pointer": error.pointer}
+        return {"kind": error.kind, "status": error.status, "detail": str(error), **pointer}
+    return {"kind": type(error).__name__, "detail": str(error)}
+
+
+def _console(*, stderr: bool) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+class _Silent:
+    def advance(self, by: int = 1) -> None:
+        pass

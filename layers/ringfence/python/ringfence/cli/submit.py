@@ -1,0 +1,133 @@
+"""``ringfence submit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from ringfence.cli import exit_codes
+from ringfence.cli.api_command import api_command
+from ringfence.cli.durations import DURATION
+from ringfence.cli.output import Output, error_document
+from ringfence.cli.payloads import checked, payload_option
+from ringfence.errors import RingfenceError, Unavailable
+
+if TYPE_CHECKING:
+    from ringfence.client import Client, JobRequest
+    from ringfence.client_batches import Outcome
+
+REFUSALS_SHOWN = 20
+
+
+@click.command(epilog=exit_codes.MEANING)
+@click.argument("name")
+@click.option("--payload", metavar="JSON|@FILE|-", help="The arguments of the job: JSON, a file of it, or standard input.")
+@click.option("--queue", default="default", show_default=True)
+@click.option("--key", help="Idempotency key: the same key is the same job. With --many, line N gets the key KEY-N.")
+@click.option("--delay", type=DURATION, help="Not before so long from now, such as 10s or 2h.")
+@click.option("--max-attempts", type=click.IntRange(1, 100), default=5, show_default=True)
+@click.option("--ordering-key", help="Jobs of one ordering key reach their queue in order.")
+@click.option(
+    "--many", type=click.File("r", encoding="utf-8"), metavar="FILE.jsonl|-", help="One job for each line: its payload."
+)
+@api_command
+def submit(
+    client: Client,
+    output: Output,
+    name: str,
+    payload: str | None,
+    queue: str,
+    key: str | None,
+    delay: float | None,
+    max_attempts: int,
+    ordering_key: str | None,
+    many: IO[str] | None,
+) -> int:
+    """Submit a job NAME, or with --many one for each line of a file."""
+    from ringfence.client import JobRequest
+
+    if payload is not None and many is not None:
+        raise click.UsageError("--payload and --many exclude each other")
+    template = JobRequest(
+        name=name,
+        payload=payload_option(payload),
+        queue=queue,
+        idempotency_key=key,
+        delay_seconds=delay,
+        max_attempts=max_attempts,
+        ordering_key=ordering_key,
+    )
+    return _submit_one(client, output, template) if many is None else _submit_many(client, output, template, many)
+
+
+def _submit_one(client: Client, output: Output, request: JobRequest) -> int:
+    submitted = client.submit(
+        request.name,
+        request.payload,
+        queue=request.queue,
+        idempotency_key=request.idempotency_key,
+        delay_seconds=request.delay_seconds,
+        max_attempts=request.max_attempts,
+        ordering_key=request.ordering_key,
+    )
+    if output.as_json:
+        output.json({"job_id": submitted.job_id, "state": submitted.state, "repeated": submitted.repeated})
+    else:
+        output.line(submitted.job_id)
+        if submitted.repeated:
+            output.note("This key had been used before: it is the same job.")
+    return exit_codes.OK
+
+
+def _submit_many(client: Client, output: Output, template: JobRequest, many: IO[str]) -> int:
+    numbers: list[int] = []
+    refused: list[tuple[int, RingfenceError]] = []
+    told = 0
+    with output.progress("Submitting", None) as progress:
+        for outcomes in client.submit_in_batches(_requests(template, many, numbers)):
+            for number, outcome in zip(numbers[told:], outcomes, strict=False):
+                _tell(output, number, outcome)
+                if isinstance(outcome, RingfenceError):
+                    refused.append((number, outcome))
+            told += len(outcomes)
+            progress.advance(len(outcomes))
+    return _sum_up(output, told, refused)
+
+
+def _requests(template: JobRequest, many: IO[str], numbers: list[int]) -> Iterator[JobRequest]:
+    """One request for each line that is not blank; its number is added to ``numbers``."""
+    import dataclasses
+
+    try:
+        for number, line in enumerate(many, 1):
+            if not line.strip():
+                continue
+            numbers.append(number)
+            key = template.idempotency_key and f"{template.idempotency_key}-{number}"
+            yield dataclasses.replace(template, payload=checked(line, f"line {number}"), idempotency_key=key)
+    except UnicodeDecodeError:
+        raise click.UsageError("the file is not UTF-8") from None
+
+
+def _tell(output: Output, number: int, outcome: Outcome) -> None:
+    if isinstance(outcome, RingfenceError):
+        if output.as_json:
+            output.json({"line": number, "error": error_document(outcome)})
+    elif output.as_json:
+        output.json({"line": number, "job_id": outcome.job_id, "state": outcome.state, "repeated": outcome.repeated})
+    elif not output.for_people:
+        output.line(outcome.job_id)
+
+
+def _sum_up(output: Output, told: int, refused: list[tuple[int, RingfenceError]]) -> int:
+    if not output.as_json:
+        for number, error in refused[:REFUSALS_SHOWN]:
+            output.note(f"line {number}: {error}")
+        if len(refused) > REFUSALS_SHOWN:
+            output.note(f"… and {len(refused) - REFUSALS_SHOWN} more")
+        output.note(f"{told - len(refused)} accepted, {len(refused)} refused")
+    if not refused:
+        return exit_codes.OK
+    return exit_codes.UNAVAILABLE if all(isinstance(error, Unavailable) for _, error in refused) else exit_codes.FAILED

@@ -102,3 +102,10 @@ class Job:
     traceparent: str | None = None
     expires_at: int | None = None
     """Seconds since the epoch after which the row counts as absent."""
+
+    def expired(self, now: Millis) -> bool:
+        """Whether the row counts as absent: DynamoDB deletes expired items only some time later.
+
+        https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ttl-expired-items.html
+        """
+        return self.expires_at is not None and self.expires_at < now // 1000

@@ -1,0 +1,108 @@
+"""Calls to DynamoDB: which failures pass, and batches that are sent again until nothing of them is left."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ringfence.aws.failures import FAILURES, code_of, may_pass, unavailable
+from ringfence.aws.rows import Item
+from ringfence.errors import Unavailable
+from ringfence.ports import Clock
+from ringfence.retry import Backoff
+
+CONFLICTS = frozenset({"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException"})
+"""Another write holds the item just now.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling"""
+
+MAX_GET_ITEMS = 100
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html"""
+
+MAX_WRITE_ITEMS = 25
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html"""
+
+FRUITLESS_ROUNDS = 5
+"""How often a batch is sent again without any of it getting through."""
+
+BACKOFF = Backoff(base_seconds=0.05, cap_seconds=1.0)
+
+
+@contextmanager
+def calling(doing: str) -> Iterator[None]:
+    """Raise `Unavailable` for what may pass: throttles, conflicts, timeouts, the service's own faults. The rest is raised as it
+    is: it is a mistake of ours or of the deployment's, and no repetition mends it."""
+    try:
+        yield
+    except FAILURES as failure:
+        if may_pass(failure) or code_of(failure) in CONFLICTS:
+            raise unavailable(failure, doing) from failure
+        raise
+
+
+def get_all(client: Any, table: str, keys: Sequence[Item], clock: Clock) -> list[Item]:
+    """The items there are, eventually consistent, in no order. Raises `Unavailable` when some cannot be had."""
+    found: list[Item] = []
+    for start in range(0, len(keys), MAX_GET_ITEMS):
+        wanted: Sequence[Item] = keys[start : start + MAX_GET_ITEMS]
+        for pause in _pauses(clock):
+            with calling("read from the ledger"):
+                reply = client.batch_get_item(RequestItems={table: {"Keys": list(wanted)}})
+            got = reply.get("Responses", {}).get(table, [])
+            found += got
+            wanted = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+            if not wanted:
+                break
+            # A reply holds at most 16 MB: what is left over then is no sign of a throttle.
+            pause(fruitless=not got)
+        if wanted:
+            raise Unavailable("cannot read from the ledger: throttled")
+    return found
+
+
+def put_all(client: Any, table: str, items: Sequence[Item], clock: Clock) -> list[Item]:
+    """Put items, whatever was there. Returns those that could not be put; never raises `Unavailable`."""
+    left: list[Item] = []
+    for start in range(0, len(items), MAX_WRITE_ITEMS):
+        wanted: Sequence[Item] = items[start : start + MAX_WRITE_ITEMS]
+        for pause in _pauses(clock):
+            unprocessed = _put_once(client, table, wanted)
+            fruitless = len(unprocessed) == len(wanted)
+            wanted = unprocessed
+            if not wanted:
+                break
+            pause(fruitless=fruitless)
+        left += wanted
+    return left
+
+
+def _put_once(client: Any, table: str, items: Sequence[Item]) -> Sequence[Item]:
+    try:
+        with calling("write to the ledger"):
+            reply = client.batch_write_item(RequestItems={table: [{"PutRequest": {"Item": item}} for item in items]})
+    except Unavailable:
+        return items
+    return [request["PutRequest"]["Item"] for request in reply.get("UnprocessedItems", {}).get(table, [])]
+
+
+class _Pause:
+    """Waits with full jitter between the rounds of a batch, until too many in a row brought nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._fruitless, self._random = clock, 0, random.Random()
+
+    @property
+    def spent(self) -> bool:
+        return self._fruitless >= FRUITLESS_ROUNDS
+
+    def __call__(self, *, fruitless: bool) -> None:
+        self._fruitless = self._fruitless + 1 if fruitless else 0
+        if not self.spent:
+            self._clock.sleep(BACKOFF.delay(max(1, self._fruitless), self._random))
+
+
+def _pauses(clock: Clock) -> Iterator[_Pause]:
+    pause = _Pause(clock)
+    while not pause.spent:
+        yield pause

@@ -1,0 +1,138 @@
+"""The ledger in memory: the core's own `holds` and `apply` under one lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ringfence.change import Change, Refused, Written, apply, holds, is_own_write
+from ringfence.effects import MAX_EFFECTS, Effect, Item
+from ringfence.errors import Rejected, RingfenceError
+from ringfence.ids import shard_of
+from ringfence.job import Job, Millis, State
+from ringfence.listing import Position, Query, page_of
+from ringfence.memory.user_tables import UserTables
+from ringfence.ports import DUE_SHARDS, Clock, Page
+
+TOKENS_REMEMBERED = 10_000
+
+
+class MemoryLedger:
+    """Jobs and the user's tables of one process; safe to share between threads.
+
+    ``tables`` maps the names of the user's tables to their key attributes: ``{"Users": ("email",)}``.
+    """
+
+    def __init__(self, clock: Clock, tables: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._clock = clock
+        self._rows: dict[str, Job] = {}
+        self._tables = UserTables(tables or {})
+        self._done: dict[str, tuple[Change, tuple[Effect, ...]]] = {}
+        self._lock = threading.RLock()
+
+    def register(self, job: Job) -> Job | None:
+        """See `ports.Ledger.register`."""
+        with self._lock:
+            there = self._row(job.job_id)
+            if there is not None:
+                return None if there.write_id == job.write_id else there
+            self._rows[job.job_id] = job
+            return None
+
+    def register_new(self, jobs: Sequence[Job]) -> list[Job]:
+        """See `ports.Ledger.register_new`. Memory takes them all."""
+        with self._lock:
+            self._rows.update({job.job_id: job for job in jobs})
+        return []
+
+    def get(self, job_id: str) -> Job | None:
+        """See `ports.Ledger.get`."""
+        with self._lock:
+            return self._row(job_id)
+
+    def write(self, change: Change, effects: Sequence[Effect] = (), *, request_token: str | None = None) -> Written | Refused:
+        """See `ports.Ledger.write`. Raises `Rejected` (``bad-effect``) for an effect that can never be carried out."""
+        if effects and change.seen is None:
+            raise ValueError("a change with effects must name the row it saw")
+        with self._lock:
+            places = self._prepared(effects)
+            row = self._row(change.job_id)
+            if row is None or not holds(change.condition, row):
+                return Written(row) if row is not None and is_own_write(change, row) else Refused(row)
+            self._tables.carry_out(effects, places)
+            written = self._rows[change.job_id] = apply(change, row)
+            return Written(written)
+
+    def write_effects(self, held: Change, effects: Sequence[Effect], *, request_token: str) -> Refused | None:
+        """See `ports.Ledger.write_effects`. A token that was used is remembered: the same request again has no effect."""
+        with self._lock:
+            places = self._prepared(effects)
+            if request_token in self._done:
+                self._ensure_same(held, effects, request_token)
+                return None
+            row = self._row(held.job_id)
+            if row is None or not holds(held.condition, row):
+                return Refused(row)
+            self._tables.carry_out(effects, places)
+            self._remember(held, effects, request_token)
+            return None
+
+    def read_item(self, table: str, key: Item) -> Mapping[str, Any] | None:
+        """See `ports.Ledger.read_item`."""
+        with self._lock:
+            return self._tables.read(table, key)
+
+    def due(self, shard: int, now: Millis, limit: int) -> list[str]:
+        """See `ports.Ledger.due`."""
+        with self._lock:
+            marked = [
+                (job.run_at, job.job_id)
+                for job in self._rows.values()
+                if job.due_id is not None and job.run_at is not None and job.run_at <= now
+            ]
+        in_shard = [job_id for _, job_id in sorted(marked) if shard_of(job_id, DUE_SHARDS) == shard]
+        return in_shard[:limit]
+
+    def list_jobs(
+        self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page:
+        """See `ports.Ledger.list_jobs`."""
+        query = Query(tenant, sorted(set(queues)), state)
+        before = None if cursor is None else query.position_of(cursor)
+        with self._lock:
+            rows = {job_id: job for job_id in self._rows if (job := self._row(job_id)) is not None}
+        positions = sorted(
+            (
+                Position(job.created_at, job.job_id)
+                for job in rows.values()
+                if job.tenant == tenant and job.queue in query.queues
+            ),
+            reverse=True,
+        )
+        after_cursor = (position for position in positions if before is None or position < before)
+        return page_of(query, after_cursor, lambda job_ids: {job_id: rows[job_id] for job_id in job_ids}, limit)
+
+    def all_jobs(self) -> list[Job]:
+        """Every row there is, expired ones included, in no order: for checks of a whole history."""
+        with self._lock:
+            return list(self._rows.values())
+
+    def _row(self, job_id: str) -> Job | None:
+        job = self._rows.get(job_id)
+        return None if job is None or job.expired(self._clock.now()) else job
+
+    def _prepared(self, effects: Sequence[Effect]) -> list[Any]:
+        if len(effects) > MAX_EFFECTS:
+            raise Rejected(f"a transaction takes at most {MAX_EFFECTS} effects", kind="too-many-effects")
+        return list(self._tables.prepare(effects))
+
+    def _ensure_same(self, held: Change, effects: Sequence[Effect], request_token: str) -> None:
+        if self._done[request_token] != (dataclasses.replace(held, seen=None), tuple(effects)):
+            raise RingfenceError(f"job {held.job_id}: a request token was used for two different transactions")
+
+    def _remember(self, held: Change, effects: Sequence[Effect], request_token: str) -> None:
+        self._done[request_token] = dataclasses.replace(held, seen=None), tuple(effects)
+        if len(self._done) > TOKENS_REMEMBERED:
+            self._done.pop(next(iter(self._done)))

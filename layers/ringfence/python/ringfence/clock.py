@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from ringfence.job import Millis
@@ -18,3 +19,6 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(max(0.0, seconds))
+
+    def wait_until(self, condition: threading.Condition, monotonic: float) -> None:
+        condition.wait(max(0.0, monotonic - time.monotonic()))

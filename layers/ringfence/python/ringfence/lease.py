@@ -226,14 +226,13 @@ class Heartbeat:
         """Sleep until the next renewal or timeout, or until woken."""
         with self._wake:
             if not self._stopped:
-                self._wake.wait(self._pause_seconds())
+                self._clock.wait_until(self._wake, self._next_turn())
             return self._stopped
 
-    def _pause_seconds(self) -> float:
-        now = self._clock.monotonic()
-        next_renewal = self._renewed + self._interval_seconds() - now
-        timeouts = [o.started + o.spec.timeout_seconds - now for o in self._running.values() if not o.settled]
-        return max(0.0, min([next_renewal, *timeouts]))
+    def _next_turn(self) -> float:
+        """When the next renewal or timeout is due, on the monotonic clock."""
+        timeouts = [o.started + o.spec.timeout_seconds for o in self._running.values() if not o.settled]
+        return min([self._renewed + self._interval_seconds(), *timeouts])
 
     def _interval_seconds(self) -> float:
         seconds = [seconds for _, seconds in self._waiting.values()] + [o.lease_seconds for o in self._running.values()]

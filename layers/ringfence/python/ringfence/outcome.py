@@ -86,8 +86,6 @@ def outcome_of(raised: BaseException) -> Outcome:
             return Hopeless(f"{raised.kind}: {raised}")
         case Unavailable():
             return Undecided()
-        case SystemExit() | KeyboardInterrupt():
-            return Failed(f"the job's code raised {type(raised).__name__}")
     return Failed(_told(raised))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from threading import Condition
 from typing import Any, Protocol
 
 from ringfence.change import Change, Refused, Written
@@ -24,6 +25,10 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None: ...
+
+    def wait_until(self, condition: Condition, monotonic: float) -> None:
+        """Wait on a condition that the caller holds, until it is notified or ``monotonic`` is reached; may wake early."""
+        ...
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ class _Batch:
             if inspect.iscoroutine(result):
                 result = asyncio.run(result)
             return Done(encode_text(result, "result")), context.effects.staged
-        except BaseException as raised:  # noqa: BLE001 - whatever a job's code raises is its outcome
+        except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as raised:  # noqa: BLE001 - it is the outcome
             return outcome_of(raised), ()
 
     def _decided(self, lease: Lease, disposition: Disposition) -> None:

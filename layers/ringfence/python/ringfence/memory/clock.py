@@ -9,6 +9,13 @@ from ringfence.job import Millis
 _NANOSECONDS = 1_000_000_000
 
 
+class _Waiter:
+    """One call of `ManualClock.wait_until`; compared by identity."""
+
+    def __init__(self, condition: threading.Condition) -> None:
+        self.condition = condition
+
+
 class ManualClock:
     """Time that stands still until it is advanced; safe to share between threads.
 
@@ -22,6 +29,7 @@ class ManualClock:
         self._sleepers_wait = sleepers_wait
         self._sleepers = 0
         self._changed = threading.Condition()
+        self._waiters: list[_Waiter] = []
 
     def now(self) -> Millis:
         with self._changed:
@@ -51,6 +59,30 @@ class ManualClock:
         with self._changed:
             self._elapsed_ns += _to_ns(seconds)
             self._changed.notify_all()
+            woken, self._waiters = self._waiters, []
+        for waiter in woken:
+            with waiter.condition:
+                waiter.condition.notify_all()
+
+    def wait_until(self, condition: threading.Condition, monotonic: float) -> None:
+        """Wait until the condition is notified or somebody advances the clock; at once if the time has come."""
+        with self._changed:
+            if self._elapsed_ns >= _to_ns(monotonic):
+                return
+            waiter = _Waiter(condition)
+            self._waiters.append(waiter)
+            self._changed.notify_all()
+        # The caller holds the condition, so an advance cannot notify it before this wait has begun.
+        condition.wait()
+        with self._changed:
+            if waiter in self._waiters:  # woken by its condition, not by time
+                self._waiters.remove(waiter)
+
+    def wait_for_waiters(self, count: int = 1, timeout_seconds: float = 10.0) -> None:
+        """Block until ``count`` threads wait, none of them woken by time and still busy. `TimeoutError` after ``timeout_seconds`` of real time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._waiters) >= count, timeout_seconds):
+                raise TimeoutError(f"{len(self._waiters)} of {count} threads waited within {timeout_seconds} s")
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock forwards or back, as a wrong clock or a correction does; ``monotonic`` does not notice."""

@@ -1,0 +1,220 @@
+"""Keeping a lease while a job runs, and losing it: the heartbeat, the timeout, the late commit (must hold 3 and 4)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ringfence import App, Context
+from ringfence.errors import LeaseLost
+from ringfence.job import State
+from ringfence.memory.clock import ManualClock
+from ringfence.ports import Lease
+from ringfence.testing.faults import Fault, Faulty, reply_lost, unavailable
+from ringfence.testing.system import MemorySystem
+
+UNIT_SECONDS = 10.0
+"""The visibility; the job takes five."""
+
+
+class LongJob:
+    """A job that runs until the test lets it end, and a system whose time only the test moves."""
+
+    def __init__(self, *, timeout: str = "10m", wrap: Any = None, at_end: Callable[[Context], None] = lambda ctx: None) -> None:
+        self.entered, self.may_end = threading.Semaphore(0), threading.Event()
+        self.raised: list[BaseException] = []
+        app = App()
+
+        @app.job("long", timeout=timeout)
+        def long(ctx: Context) -> str:
+            self.entered.release()
+            self.may_end.wait(20)
+            at_end(ctx)
+            try:
+                ctx.progress(1, 1)
+            except LeaseLost as lost:
+                self.raised.append(lost)
+                raise
+            return f"by token {ctx.token}"
+
+        self.clock = ManualClock()
+        self.system = MemorySystem(app, clock=self.clock, lease_seconds=UNIT_SECONDS, wrap=wrap)
+        self.job_id = self.system.submit("long").job_id
+        self.system.run_relay()
+        self.done: list[Lease] = []
+
+    def start(self, name: str, *, heartbeats: bool) -> threading.Thread:
+        """A worker that leases one message and works on it in a thread of its own."""
+        worker = self.system.worker(name, heartbeats=heartbeats)
+        self.leased = leases = self.system.queues["default"].lease(1, UNIT_SECONDS)
+        assert leases
+
+        def work() -> None:
+            self.done += worker.handle(self.system.queues["default"], leases)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        assert self.entered.acquire(timeout=10)
+        return thread
+
+    def pass_time(self, seconds: float) -> None:
+        """Time goes by in small steps, each given to the heartbeat, as it would be in life."""
+        for _ in range(int(seconds)):
+            self.clock.wait_for_waiters()
+            self.clock.advance(1.0)
+
+
+def test_a_job_of_five_units_is_kept_under_a_visibility_of_one() -> None:
+    here = LongJob()
+    thread = here.start("a", heartbeats=True)
+    for _ in range(5):
+        here.pass_time(UNIT_SECONDS)
+        assert here.system.queues["default"].lease(1, UNIT_SECONDS) == []
+    row = here.system.job(here.job_id)
+    assert row.lease_until is not None
+    assert row.lease_until > here.clock.now()
+    here.may_end.set()
+    thread.join(10)
+    row = here.system.job(here.job_id)
+    assert (row.state, row.token, row.result, len(here.done)) == (State.SUCCEEDED, 1, '"by token 1"', 1)
+    assert row.version <= 2 + 2 * 5 + 1, "more than two row writes per lease"
+
+
+def test_without_heartbeats_a_second_worker_takes_over_and_the_first_ones_late_commit_is_refused() -> None:
+    here = LongJob()
+    first = here.start("a", heartbeats=False)
+    here.clock.advance(UNIT_SECONDS + 1)
+    second = here.start("b", heartbeats=False)
+    assert (here.system.job(here.job_id).token, here.system.job(here.job_id).worker) == (2, "b")
+    here.may_end.set()
+    first.join(10)
+    second.join(10)
+    row = here.system.job(here.job_id)
+    assert (row.state, row.result, row.token) == (State.SUCCEEDED, '"by token 2"', 2)
+    assert [past.outcome for past in row.history] == ["lost", "succeeded"]
+    (refused,) = here.system.telemetry.named("late_write_refused")
+    assert (refused["held_token"], refused["current_token"]) == (1, 2)
+    assert [lease.deliveries for lease in here.done] == [2], "only the second worker may acknowledge"
+
+
+def test_a_heartbeat_notices_that_another_owns_the_job_and_the_jobs_next_call_raises() -> None:
+    here = LongJob()
+    first = here.start("a", heartbeats=True)
+    here.clock.wait_for_waiters()
+    here.system.memory_queues["default"].release(here.leased, 0.0)  # the queue has given the ticket away
+    second = here.start("b", heartbeats=False)
+    here.pass_time(UNIT_SECONDS)
+    here.system.telemetry.wait_for("late_write_refused")
+    here.may_end.set()
+    first.join(10)
+    second.join(10)
+    assert len(here.raised) == 1
+    assert here.system.job(here.job_id).result == '"by token 2"'
+    assert [lease.deliveries for lease in here.done] == [2]
+
+
+def test_c32_a_cancel_asks_the_running_job_to_stop_with_a_heartbeat_and_what_commits_first_stays() -> None:
+    stopped: list[bool] = []
+    here = LongJob(at_end=lambda ctx: stopped.append(ctx.stopping and ctx.cancel_requested))
+    thread = here.start("a", heartbeats=True)
+    here.system.gateway.cancel("default", here.job_id)
+    here.pass_time(UNIT_SECONDS)
+    here.may_end.set()
+    thread.join(10)
+    assert stopped == [True]
+    assert here.system.job(here.job_id).state is State.SUCCEEDED
+
+
+def test_a_stuck_job_cannot_hold_its_lease_beyond_its_timeout() -> None:
+    here = LongJob(timeout="25s")
+    thread = here.start("a", heartbeats=True)
+    here.pass_time(25)
+    thread.join(10)
+    row = here.system.job(here.job_id)
+    assert row.state is State.QUEUED
+    assert row.error == "timed out after 25 s"
+    assert here.done == []
+    here.clock.advance(5)
+    second = here.start("b", heartbeats=False)
+    here.may_end.set()
+    second.join(10)
+    row = here.system.job(here.job_id)
+    assert (row.state, row.result) == (State.SUCCEEDED, '"by token 2"')
+
+
+def in_front_of(port_name: str, *script: Fault) -> Any:
+    return lambda name, port: Faulty(port, script) if name == port_name else port
+
+
+def commits(change: Any, *_: Any, **__: Any) -> bool:
+    return bool(change.leads_to is State.SUCCEEDED)
+
+
+def test_a_commit_whose_reply_is_lost_is_recognised_as_our_own() -> None:
+    here = LongJob(wrap=in_front_of("ledger", reply_lost("write", where=commits)))
+    thread = here.start("a", heartbeats=False)
+    here.may_end.set()
+    thread.join(10)
+    row = here.system.job(here.job_id)
+    assert (row.state, row.token, len(here.done)) == (State.SUCCEEDED, 1, 1)
+    assert here.system.telemetry.named("late_write_refused") == []
+
+
+def test_c35_conflicts_and_throttles_are_waited_out_under_a_live_lease() -> None:
+    here = LongJob(wrap=in_front_of("ledger", *(unavailable("write", call=n, where=commits) for n in range(1, 6))))
+    thread = here.start("a", heartbeats=True)
+    here.may_end.set()
+    thread.join(10)
+    assert here.system.job(here.job_id).state is State.SUCCEEDED
+    assert here.system.job(here.job_id).attempts == 1
+
+
+def test_c35_when_the_patience_is_spent_the_job_is_released_not_failed() -> None:
+    here = LongJob(wrap=in_front_of("ledger", unavailable("write", call=None, where=commits)))
+    thread = here.start("a", heartbeats=False)
+    here.may_end.set()
+    thread.join(10)
+    row = here.system.job(here.job_id)
+    assert (row.state, row.error) == (State.RUNNING, None)
+    assert here.done == []
+    assert here.system.telemetry.named("outcome_undecided")
+
+
+def test_a_crash_of_the_machinery_is_raised_to_the_caller_not_swallowed() -> None:
+    here = LongJob()
+    here.system.quarantine.put = _break  # type: ignore[method-assign]
+    here.system.memory_queues["default"].put("hello")
+    here.may_end.set()
+    assert here.system.run_worker() == 2
+    assert here.system.telemetry.named("message_failed")
+    assert len(here.system.memory_queues["default"].bodies()) == 1
+
+
+def _break(*_: Any) -> None:
+    raise OSError("the disk is full")
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_batch_runs_as_many_jobs_at_once_as_it_has_threads(threads: int) -> None:
+    at_once, most, lock = 0, 0, threading.Lock()
+    everyone = threading.Barrier(threads)
+    app = App()
+
+    @app.job("meet")
+    def meet(ctx: Context) -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        everyone.wait(10)
+        with lock:
+            at_once -= 1
+
+    system = MemorySystem(app, threads=threads)
+    for _ in range(8):
+        system.submit("meet")
+    system.run_relay()
+    system.run_worker()
+    assert most == threads

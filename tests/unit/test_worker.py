@@ -1,0 +1,364 @@
+"""One message after another: claimed or put back, run, settled, acknowledged only when decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ringfence import App, Context, Dead, Put, Retry, Stopping
+from ringfence.change import Change, OneOf
+from ringfence.job import Job, State
+from ringfence.memory.clock import ManualClock
+from ringfence.retry import Backoff
+from ringfence.testing.port_faults import Crash
+from ringfence.testing.system import MemorySystem
+from ringfence.wire import Ticket, encode_ticket
+
+
+def system(code: Callable[..., Any], **options: Any) -> MemorySystem:
+    app = App()
+    app.job("job", **options)(code)
+    return MemorySystem(app, tables={"Users": ["email"], "Profiles": ["email"], "Counts": ["id"]})
+
+
+def run(here: MemorySystem, payload: str = "{}", **more: Any) -> Job:
+    job = here.submit("job", payload, **more)
+    here.run_relay()
+    here.run_worker()
+    return here.job(job.job_id)
+
+
+def left(here: MemorySystem) -> int:
+    return len(here.memory_queues["default"].bodies())
+
+
+def test_a_job_that_returns_has_succeeded_and_its_message_is_gone() -> None:
+    def code(ctx: Context, x: int) -> dict[str, int]:
+        assert (ctx.token, ctx.attempt) == (1, 1)
+        return {"double": 2 * x}
+
+    here = system(code)
+    job = run(here, '{"x":21}')
+    assert (job.state, job.result, job.token, left(here)) == (State.SUCCEEDED, '{"double":42}', 1, 0)
+    assert [past.outcome for past in job.history] == ["succeeded"]
+
+
+def test_an_async_job_is_a_job_like_any_other() -> None:
+    async def code(ctx: Context) -> str:
+        return "done"
+
+    assert run(system(code)).result == '"done"'
+
+
+def test_a_failed_attempt_is_retried_after_its_backoff_and_not_before() -> None:
+    seen: list[int] = []
+
+    def code(ctx: Context) -> None:
+        seen.append(ctx.attempt)
+        if ctx.attempt < 3:
+            raise ConnectionError("the service is down")
+
+    here = system(code, backoff=Backoff(base_seconds=100.0))
+    job = run(here)
+    assert (job.state, left(here)) == (State.QUEUED, 1)
+    assert "the service is down" in (job.error or "")
+    assert here.run_worker() == 0
+    while here.job(job.job_id).state is not State.SUCCEEDED:
+        here.clock.sleep(10)
+        here.run_worker()
+    assert seen == [1, 2, 3]
+    assert here.job(job.job_id).token == 3
+
+
+def test_a_job_that_fails_every_time_is_dead_after_its_attempts_and_kept() -> None:
+    def code(ctx: Context) -> None:
+        raise ValueError("no")
+
+    here = system(code)
+    job = run(here, max_attempts=3)
+    for _ in range(10):
+        here.clock.sleep(1_000)
+        here.run_worker()
+    job = here.job(job.job_id)
+    assert (job.state, job.attempts, job.token, job.payload, left(here)) == (State.DEAD, 3, 3, "{}", 0)
+    assert "ValueError: no" in (job.error or "")
+
+
+def test_a_job_may_say_that_no_attempt_will_help() -> None:
+    def code(ctx: Context) -> None:
+        raise Dead("the account is closed")
+
+    job = run(system(code))
+    assert (job.state, job.attempts, job.error) == (State.DEAD, 1, "the account is closed")
+
+
+def test_a_job_may_ask_for_a_later_attempt_and_a_far_one_is_scheduled() -> None:
+    def code(ctx: Context) -> None:
+        raise Retry("come back later", after_seconds=7_200)
+
+    here = system(code)
+    job = run(here)
+    assert (job.state, left(here)) == (State.SCHEDULED, 0)
+    assert job.due_id is not None
+    assert (job.run_at or 0) >= here.clock.now() + 7_200_000
+
+
+@pytest.mark.parametrize("payload", ['{"x":"one"}', "[]", "{}", '{"x":1,"y":2}'])
+def test_a_wrong_payload_is_dead_at_once(payload: str) -> None:
+    def code(ctx: Context, x: int) -> None:
+        raise AssertionError("must not run")
+
+    job = run(system(code), payload)
+    assert (job.state, job.attempts) == (State.DEAD, 1)
+    assert "payload does not fit" in (job.error or "")
+
+
+def test_c40_a_name_that_is_not_registered_is_never_looked_up_and_ends_dead() -> None:
+    def code(ctx: Context) -> None: ...
+
+    here = system(code)
+    job = here.submit("os.system", max_attempts=2)
+    here.run_relay()
+    for _ in range(5):
+        here.run_worker()
+        here.clock.sleep(1_000)
+    assert here.job(job.job_id).state is State.DEAD
+    assert "no job named 'os.system'" in (here.job(job.job_id).error or "")
+
+
+@pytest.mark.parametrize("result", [{1, 2}, b"\xff" * 40_000, object(), "x" * 40_000], ids=["set", "bytes", "object", "large"])
+def test_c34_a_result_that_cannot_be_kept_ends_the_job_once_without_its_effects(result: object) -> None:
+    def code(ctx: Context) -> object:
+        ctx.effects.put("Counts", {"id": "1"})
+        return result
+
+    here = system(code)
+    job = run(here)
+    if isinstance(result, set):
+        assert job.result == "[1,2]"
+        return
+    assert (job.state, job.attempts) == (State.DEAD, 1)
+    assert (job.error or "").startswith("result-")
+    assert here.ledger.read_item("Counts", {"id": "1"}) is None
+
+
+def test_two_tables_land_together_or_not_at_all() -> None:
+    def signup(ctx: Context, email: str) -> None:
+        ctx.effects.put("Users", {"email": email}, unless_exists=True)
+        ctx.effects.put("Profiles", {"email": email}, unless_exists=True)
+
+    here = system(signup)
+    here.memory_ledger.write_effects(always(here), [Put(table="Profiles", item={"email": "a@b.c"})], request_token="t")
+    job = run(here, '{"email":"a@b.c"}')
+    assert job.state is State.DEAD
+    assert "put Profiles" in (job.error or "")
+    assert here.ledger.read_item("Users", {"email": "a@b.c"}) is None
+    assert run(here, '{"email":"d@e.f"}').state is State.SUCCEEDED
+    assert here.ledger.read_item("Users", {"email": "d@e.f"}) == here.ledger.read_item("Profiles", {"email": "d@e.f"})
+
+
+def always(here: MemorySystem) -> Change:
+    """A condition that holds, on some row: for writes to the user's tables that come from elsewhere."""
+    row = here.submit("job")
+    return Change(job_id=row.job_id, write_id="", condition=OneOf("state", tuple(State)), set={})
+
+
+def test_a_version_conflict_is_worth_another_attempt() -> None:
+    def code(ctx: Context) -> None:
+        item = ctx.read("Counts", {"id": "1"}) or {"version": 0, "n": 0}
+        if ctx.attempt == 1:
+            ctx.write(Put(table="Counts", item={"id": "1", "n": 100}, version=0))  # somebody else, in between
+        ctx.effects.put("Counts", {"id": "1", "n": item["n"] + 1}, version=item["version"])
+
+    here = system(code)
+    job = run(here)
+    assert job.state is State.QUEUED
+    here.clock.sleep(100)
+    here.run_worker()
+    assert here.job(job.job_id).state is State.SUCCEEDED
+    assert here.ledger.read_item("Counts", {"id": "1"}) == {"id": "1", "n": 101, "version": 2}
+
+
+def test_a_write_in_between_must_be_repeatable_and_tells_when_it_was_done_before() -> None:
+    seen: list[bool] = []
+
+    def code(ctx: Context) -> None:
+        seen.append(ctx.write(Put(table="Counts", item={"id": ctx.job_id}, unless_exists=True)))
+        if ctx.attempt == 1:
+            raise ConnectionError
+        with pytest.raises(Exception, match="would be repeated"):
+            ctx.write(Put(table="Counts", item={"id": ctx.job_id}))
+
+    here = system(code)
+    job = run(here)
+    here.clock.sleep(100)
+    here.run_worker()
+    assert here.job(job.job_id).state is State.SUCCEEDED
+    assert seen == [True, False]
+
+
+def test_a_later_attempt_finds_the_checkpoint_and_a_hand_over_burns_no_attempt() -> None:
+    starts: list[Any] = []
+
+    def code(ctx: Context) -> None:
+        starts.append(ctx.last_checkpoint)
+        if len(starts) == 1:
+            ctx.checkpoint({"next": 5})
+            raise Stopping
+        ctx.progress(10, 10)
+
+    here = system(code)
+    job = run(here)
+    assert (job.state, job.attempts, job.checkpoint) == (State.QUEUED, 0, '{"next":5}')
+    here.run_worker()
+    job = here.job(job.job_id)
+    assert starts == [None, {"next": 5}]
+    assert (job.state, job.attempts, job.token) == (State.SUCCEEDED, 1, 2)
+    assert job.progress is not None
+    assert (job.progress.done, job.progress.total) == (10, 10)
+
+
+def test_a_redelivery_of_a_finished_job_is_acknowledged_and_runs_nothing() -> None:
+    runs: list[int] = []
+
+    def code(ctx: Context) -> None:
+        runs.append(ctx.token)
+
+    here = system(code)
+    job = here.submit("job")
+    here.run_relay()
+    (lease,) = here.queues["default"].lease(1, 30)
+    here.worker().handle(here.queues["default"], [lease])  # and dies before acknowledging
+    here.clock.sleep(31)
+    assert here.run_worker() == 1
+    assert (runs, left(here), here.job(job.job_id).token) == ([1], 0, 1)
+    assert here.telemetry.named("claim_finished")
+
+
+def test_an_early_ticket_is_put_back_until_its_time_never_acknowledged() -> None:
+    def code(ctx: Context) -> None: ...
+
+    here = system(code)
+    job = here.submit("job", delay_seconds=600)
+    here.queues["default"].push([Ticket(ticket_id="early", job_id=job.job_id, tenant="default")])
+    here.run_worker()
+    assert (here.job(job.job_id).state, left(here)) == (State.QUEUED, 1)
+    assert here.run_worker() == 0
+    here.clock.sleep(601)
+    here.run_worker()
+    assert here.job(job.job_id).state is State.SUCCEEDED
+
+
+def test_a_duplicate_ticket_waits_while_the_job_is_held() -> None:
+    def code(ctx: Context) -> None:
+        here.queues["default"].push([Ticket(ticket_id="twin", job_id=ctx.job_id, tenant="default")])
+        here.run_worker(here.worker("worker-b"))
+        assert here.telemetry.named("job_held")
+
+    here = system(code)
+    job = run(here)
+    assert (job.state, job.token, left(here)) == (State.SUCCEEDED, 1, 1)
+    here.clock.sleep(60)
+    here.run_worker()
+    assert (here.job(job.job_id).token, left(here)) == (1, 0)
+
+
+def test_c32_a_cancel_while_running_ends_the_job_at_its_next_retry() -> None:
+    def code(ctx: Context) -> None:
+        here.gateway.cancel("default", ctx.job_id)
+        raise ConnectionError
+
+    here = system(code)
+    job = run(here)
+    assert job.cancel_requested
+    here.clock.sleep(1_000)
+    here.run_worker()
+    assert (here.job(job.job_id).state, left(here)) == (State.CANCELLED, 0)
+
+
+FOREIGN = [
+    "hello",
+    "",
+    "[]",
+    "{}",
+    '{"v":1,"ticket_id":7}',
+    '{"v":999,"ticket_id":"t","job_id":"j","tenant":"t"}',
+    "1" * 200_000,
+]
+
+
+def test_c24_foreign_messages_are_quarantined_and_good_jobs_go_on() -> None:
+    def code(ctx: Context) -> None: ...
+
+    here = system(code)
+    for body in FOREIGN:
+        here.memory_queues["default"].put(body)
+    jobs = [here.submit("job") for _ in range(10)]
+    here.run_relay()
+    worker = here.worker()
+    while here.run_worker(worker):
+        pass
+    assert {here.job(job.job_id).state for job in jobs} == {State.SUCCEEDED}
+    assert len(here.quarantine.items()) == len(FOREIGN)
+    assert all(kept.reason and kept.source == "queue:default" for kept in here.quarantine.items())
+    assert left(here) == 0
+
+
+def test_c24_a_job_whose_ticket_cannot_be_read_is_dead_with_the_reason() -> None:
+    def code(ctx: Context) -> None: ...
+
+    here = system(code)
+    job = here.submit("job")
+    body = encode_ticket(Ticket(ticket_id="t", job_id=job.job_id, tenant="default")).replace('"v":1', '"v":999')
+    here.memory_queues["default"].put(body)
+    here.run_worker()
+    ended = here.job(job.job_id)
+    assert ended.state is State.DEAD
+    assert "version 999" in (ended.error or "")
+
+
+def test_a_ticket_for_a_job_nobody_accepted_is_quarantined() -> None:
+    def code(ctx: Context) -> None: ...
+
+    here = system(code)
+    here.queues["default"].push([Ticket(ticket_id="t", job_id="nobody", tenant="default")])
+    here.run_worker()
+    assert [kept.job_id for kept in here.quarantine.items()] == ["nobody"]
+    assert left(here) == 0
+
+
+def test_near_the_end_of_an_invocation_nothing_new_is_started() -> None:
+    def code(ctx: Context) -> None:
+        raise AssertionError("must not run")
+
+    here = system(code, timeout="60s")
+    job = here.submit("job")
+    here.run_relay()
+    leases = here.queues["default"].lease(10, 30)
+    left_seconds = iter([100.0, 100.0, 50.0])
+    assert here.worker().handle(here.queues["default"], leases, lambda: next(left_seconds, 50.0)) == []
+    assert here.job(job.job_id).token == 0
+    assert isinstance(here.clock, ManualClock)
+    here.clock.sleep(1)
+    assert len(here.queues["default"].lease(10, 30)) == 1
+
+
+def test_c25_a_job_that_kills_its_process_runs_out_of_attempts() -> None:
+    def code(ctx: Context) -> None:
+        raise Crash
+
+    here = system(code)
+    job = here.submit("job", max_attempts=3)
+    here.run_relay()
+    deaths = 0
+    for _ in range(10):
+        try:
+            here.run_worker()
+        except Crash:
+            deaths += 1
+        here.clock.sleep(40)
+    ended = here.job(job.job_id)
+    assert (deaths, ended.state, ended.attempts, left(here)) == (3, State.DEAD, 3, 0)
+    assert "all 3 attempts are used up" in (ended.error or "")
+    assert [past.outcome for past in ended.history] == ["lost", "lost", "lost"]

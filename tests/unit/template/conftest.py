@@ -1,0 +1,97 @@
+"""template.yaml as CloudFormation would see it, for every combination of parameters that decides something."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ringfence.local.intrinsics import Filling, Reference
+from ringfence.local.template import Template, read_template
+
+TEMPLATE = Path(__file__).parents[3] / "template.yaml"
+
+DECIDING: Mapping[str, tuple[str, ...]] = {
+    "FrontDoor": ("http-api", "function-url"),
+    "LogMode": ("PROVISIONED", "ON_DEMAND"),
+    "ExampleTables": ("true", "false"),
+    "Alarms": ("true", "false"),
+}
+"""Resources come and go with these: every combination is tried."""
+
+ALONGSIDE: Mapping[str, tuple[str, ...]] = {
+    "LogRetentionHours": ("24", "48", "72", "120"),
+    "WorkerTimeoutSeconds": ("900", "60"),
+    "Architecture": ("arm64", "x86_64"),
+    "PointInTimeRecovery": ("true", "false"),
+    "AlarmTopic": ("", "arn:aws:sns:eu-west-1:123456789012:alarms"),
+    "GatewayReservedConcurrency": ("-1", "5"),
+    "RelayReservedConcurrency": ("-1", "5"),
+    "WorkerReservedConcurrency": ("-1", "5"),
+    "TimersReservedConcurrency": ("-1", "5"),
+}
+"""These decide one value each: every one of theirs occurs, at a different pace."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The template with its conditions decided."""
+
+    template: Template
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        return self.template.parameters
+
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.template.resources
+
+    def properties(self, logical_id: str) -> Mapping[str, Any]:
+        properties: Mapping[str, Any] = self.resources[logical_id]["Properties"]
+        return properties
+
+    def of_type(self, *types: str) -> dict[str, Mapping[str, Any]]:
+        """Logical id → properties."""
+        return {name: resource["Properties"] for name, resource in self.template.of_type(*types).items()}
+
+    def number(self, value: Any) -> int:
+        """A property that may be the value of a parameter."""
+        given: dict[Reference, str] = {(name, None): value for name, value in self.parameters.items()}
+        return int(Filling(given).fill(value))
+
+
+@cache
+def _rendered(parameters: tuple[tuple[str, str], ...]) -> Stack:
+    return Stack(read_template(TEMPLATE, dict(parameters), "eu-west-1"))
+
+
+def _combinations() -> Iterator[tuple[tuple[str, str], ...]]:
+    # 16 combinations; the 4 retentions change with each, the other values after 1, 2, 4 or 8 of them.
+    for count, values in enumerate(itertools.product(*DECIDING.values())):
+        alongside = {
+            name: options[(count if len(options) > 2 else count >> place % 4) % len(options)]
+            for place, (name, options) in enumerate(ALONGSIDE.items())
+        }
+        yield tuple({**dict(zip(DECIDING, values, strict=True)), **alongside}.items())
+
+
+@pytest.fixture(params=_combinations(), ids=lambda parameters: "-".join(value for _, value in parameters[: len(DECIDING)]))
+def any_stack(request: pytest.FixtureRequest) -> Stack:
+    """The stack of one combination of parameters after another."""
+    return _rendered(request.param)
+
+
+@pytest.fixture
+def stack() -> Stack:
+    """The stack when no parameter is given."""
+    return _rendered(())
+
+
+@pytest.fixture
+def function_url_stack() -> Stack:
+    return _rendered((("FrontDoor", "function-url"),))

@@ -1,0 +1,117 @@
+"""What wakes somebody: the alarms there are, and that each watches a metric which somebody writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ringfence.event_names import METRICS
+from ringfence.local.intrinsics import Filling, references
+from ringfence.local.template import logical_id
+
+from .conftest import Stack
+
+ALARMS = {
+    "RelayIsBehind", "DefaultQueueIsOld", "PriorityQueueIsOld", "LastResortIsUsed", "JobsAreDead", "QuarantineIsUsed",
+    "LateWritesAreRefused", "GatewayAnswers5xx", "FunctionsFail", "FunctionsAreThrottled", "LedgerThrottles",
+}  # fmt: skip
+FUNCTIONS = {"GatewayFunction", "RelayFunction", "WorkerFunction", "TimersFunction"}
+
+Metric = tuple[str, str, dict[str, Any]]
+"""Namespace, name, dimensions."""
+
+
+def alarms(stack: Stack) -> dict[str, Mapping[str, Any]]:
+    return stack.of_type("AWS::CloudWatch::Alarm")
+
+
+def metrics(alarm: Mapping[str, Any]) -> Iterator[Metric]:
+    stats = [each["MetricStat"]["Metric"] for each in alarm.get("Metrics", ()) if "MetricStat" in each]
+    for metric in stats or [alarm]:
+        dimensions = {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
+        yield metric["Namespace"], metric["MetricName"], dimensions
+
+
+def test_alarms_and_dashboard_are_there_exactly_when_asked_for(any_stack: Stack) -> None:
+    wanted = any_stack.parameters["Alarms"] == "true"
+
+    assert set(alarms(any_stack)) == (ALARMS if wanted else set())
+    assert bool(any_stack.of_type("AWS::CloudWatch::Dashboard")) == wanted
+
+
+def test_alarms_notify_the_topic_if_there_is_one(any_stack: Stack) -> None:
+    actions = [{"Ref": "AlarmTopic"}] if any_stack.parameters["AlarmTopic"] else None
+
+    assert all(alarm.get("AlarmActions") == actions for alarm in alarms(any_stack).values())
+
+
+def test_silence_is_good_news(any_stack: Stack) -> None:
+    for alarm in alarms(any_stack).values():
+        assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
+
+
+def test_the_relay_may_be_an_hour_behind(stack: Stack) -> None:
+    alarm = alarms(stack)["RelayIsBehind"]
+
+    assert list(metrics(alarm)) == [("AWS/Lambda", "IteratorAge", {"FunctionName": {"Ref": "RelayFunction"}})]
+    assert (alarm["Statistic"], alarm["Threshold"]) == ("Maximum", 60 * 60 * 1000)
+
+
+def test_jobs_metrics_are_written_by_the_code_under_this_stacks_name(any_stack: Stack) -> None:
+    written = {counted.metric for counted in METRICS.values()}
+    watched = [metric for alarm in alarms(any_stack).values() for metric in metrics(alarm) if metric[0] == "Ringfence"]
+    environments = [any_stack.properties(function)["Environment"]["Variables"] for function in FUNCTIONS]
+
+    assert {environment["POWERTOOLS_METRICS_NAMESPACE"] for environment in environments} == {"Ringfence"}
+    for _, name, dimensions in watched:
+        assert name in written
+        assert all(dimensions == {"service": environment["POWERTOOLS_SERVICE_NAME"]} for environment in environments)
+    expected = ["DeadJobs", "LateWritesRefused", "Quarantined"] if alarms(any_stack) else []
+    assert sorted(name for _, name, _ in watched) == expected
+
+
+def test_every_function_is_watched_for_errors_and_throttles(stack: Stack) -> None:
+    for alarm, metric in (("FunctionsFail", "Errors"), ("FunctionsAreThrottled", "Throttles")):
+        watched = list(metrics(alarms(stack)[alarm]))
+        assert {(namespace, name) for namespace, name, _ in watched} == {("AWS/Lambda", metric)}
+        assert {logical_id(dimensions["FunctionName"]) for *_, dimensions in watched} == FUNCTIONS
+
+
+def test_server_errors_are_counted_where_the_front_door_counts_them(stack: Stack, function_url_stack: Stack) -> None:
+    http_api, function_url = (alarms(each)["GatewayAnswers5xx"] for each in (stack, function_url_stack))
+
+    assert list(metrics(http_api)) == [("AWS/ApiGateway", "5xx", {"ApiId": {"Ref": "HttpApi"}})]
+    assert list(metrics(function_url)) == [("AWS/Lambda", "Url5xxCount", {"FunctionName": {"Ref": "GatewayFunction"}})]
+
+
+def test_the_ledger_and_each_of_its_indexes_are_watched_for_throttles(stack: Stack) -> None:
+    indexes = {index["IndexName"] for index in stack.properties("LedgerTable")["GlobalSecondaryIndexes"]}
+    watched = list(metrics(alarms(stack)["LedgerThrottles"]))
+
+    assert {dimensions.get("GlobalSecondaryIndexName") for *_, dimensions in watched} == {None, *indexes}
+    assert all(logical_id(dimensions["TableName"]) == "LedgerTable" for *_, dimensions in watched)
+    assert {name for _, name, _ in watched} == {"ReadThrottleEvents", "WriteThrottleEvents"}
+
+
+def test_every_metric_of_an_alarm_with_several_counts_towards_it(stack: Stack) -> None:
+    several = [alarm["Metrics"] for alarm in alarms(stack).values() if "Metrics" in alarm]
+
+    assert len(several) == 3
+    for each in several:
+        assert [metric["Id"] for metric in each if metric["ReturnData"]] == ["total"]
+        assert next(metric["Expression"] for metric in each if metric["Id"] == "total") == "SUM(METRICS())"
+
+
+def test_the_dashboard_is_json_that_cloudwatch_can_draw(stack: Stack) -> None:
+    (dashboard,) = stack.of_type("AWS::CloudWatch::Dashboard").values()
+    body = dashboard["DashboardBody"]
+    drawn = json.loads(Filling(dict.fromkeys(references(body), "X")).fill(body))
+
+    assert len(drawn["widgets"]) == 4
+    own = {
+        metric[1] for widget in drawn["widgets"] for metric in widget["properties"]["metrics"][:1] if metric[0] == "Ringfence"
+    }
+    assert own <= {counted.metric for counted in METRICS.values()}
+    assert own

@@ -1,0 +1,90 @@
+"""What the functions are told, run on and are built from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+from ringfence.local.intrinsics import Filling, references
+from ringfence.settings import Settings
+from samtranslator.yaml_helper import yaml_parse
+
+from .conftest import TEMPLATE, Stack
+
+FUNCTIONS = ("GatewayFunction", "RelayFunction", "WorkerFunction", "TimersFunction")
+
+
+def settings_of(stack: Stack, function: str) -> Settings:
+    """Read as the function reads them; every resource's physical id is its logical one in capitals."""
+    variables = stack.properties(function)["Environment"]["Variables"]
+    values = {(name, attribute): name.upper() for name, attribute in references(variables)}
+    values |= {(name, None): value for name, value in stack.parameters.items()}
+    filled: Mapping[str, object] = Filling(values).fill(variables)
+    return Settings.from_environment({name: str(value) for name, value in filled.items()})
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function_finds_its_resources(any_stack: Stack, function: str) -> None:
+    settings = settings_of(any_stack, function)
+
+    assert settings.ledger_table == "LEDGERTABLE"
+    assert settings.stream == "LOGSTREAM"
+    assert settings.queues == {"default": "DEFAULTQUEUE", "priority": "PRIORITYQUEUE"}
+    assert settings.last_resort_queue == "LASTRESORTQUEUE"
+    assert settings.bucket == "BUCKET"
+    assert (settings.auth, settings.wait_cap_seconds, settings.retention_days) == ("api-key", 0, 7)
+    assert (settings.worker_threads, settings.lease_seconds) == (4, 30)
+
+
+def test_the_worker_finds_the_jobs_and_the_tables_that_there_are(any_stack: Stack) -> None:
+    settings = settings_of(any_stack, "WorkerFunction")
+    example_tables = ("Users", "Profiles", "Accounts", "Charges", "Modules", "PackageTotals")
+    there = example_tables if any_stack.parameters["ExampleTables"] == "true" else ()
+
+    assert settings.app == "jobs:app"
+    assert settings.tables == {name: f"{name}Table".upper() for name in there}
+    assert set(any_stack.of_type("AWS::DynamoDB::Table")) == {"LedgerTable", *(f"{name}Table" for name in there)}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function_is_python_3_13_on_the_chosen_processor_with_both_layers(any_stack: Stack, function: str) -> None:
+    properties = any_stack.properties(function)
+    layers = [re.sub("[0-9a-f]{10}$", "", layer["Ref"]) for layer in properties["Layers"]]
+
+    assert (properties["Runtime"], properties["Handler"]) == ("python3.13", "app.handler")
+    assert properties["Architectures"] == [{"Ref": "Architecture"}]
+    assert layers == ["RingfenceLayer", "DependenciesLayer"]
+    assert properties["TracingConfig"] == {"Mode": "Active"}
+
+
+def test_arm64_is_the_default_processor(stack: Stack) -> None:
+    assert stack.parameters["Architecture"] == "arm64"
+
+
+def test_the_dependencies_are_built_for_the_processor_that_the_functions_run_on() -> None:
+    # In the source, since `sam build` reads the metadata there and the translation drops it.
+    layers = yaml_parse(TEMPLATE.read_text(encoding="utf-8"))["Resources"]
+    dependencies, library = layers["DependenciesLayer"], layers["RingfenceLayer"]
+
+    assert dependencies["Metadata"] == {"BuildMethod": "python3.13", "BuildArchitecture": {"Ref": "Architecture"}}
+    assert dependencies["Properties"]["CompatibleArchitectures"] == [{"Ref": "Architecture"}]
+    assert "Metadata" not in library
+    assert library["Properties"]["CompatibleArchitectures"] == ["arm64", "x86_64"]
+
+
+def test_every_function_and_layer_has_its_code(stack: Stack) -> None:
+    folders = {name: path.relative_to(TEMPLATE.parent).as_posix() for name, path in stack.template.code.items()}
+
+    functions = ["functions/gateway", "functions/relay", "functions/timers", "functions/worker"]
+    assert sorted(folders.values()) == [*functions, "layers/dependencies", "layers/ringfence"]
+
+
+def test_every_parameter_and_output_says_what_it_is(stack: Stack) -> None:
+    told = {**stack.template.declared, **stack.template.outputs}
+
+    assert {name for name, declared in told.items() if len(declared.get("Description", "")) < 20} == set()
+    assert set(stack.template.outputs) == {
+        "ApiUrl", "StreamName", "DefaultQueueUrl", "PriorityQueueUrl", "LastResortQueueUrl", "LedgerTableName", "BucketName",
+        "GatewayFunctionName", "RelayFunctionName", "WorkerFunctionName", "TimersFunctionName",
+    }  # fmt: skip

@@ -19,7 +19,6 @@ LEVELS: Mapping[str, int] = {
     "job_retried": logging.WARNING,
     "lease_lost": logging.WARNING,
     "late_write_refused": logging.WARNING,
-    "own_write_recognised": logging.WARNING,
     "heartbeat_failed": logging.WARNING,
     "append_failed": logging.WARNING,
     "withdraw_failed": logging.WARNING,

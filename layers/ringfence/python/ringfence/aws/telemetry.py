@@ -18,6 +18,12 @@ MAX_FIELD_CHARACTERS = 2_000
 
 Field = str | int | float | bool | None
 
+_TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {
+    "asctime", "event", "exception", "exception_name", "level", "location", "message", "sampling_rate", "service", "taskName",
+    "timestamp", "xray_trace_id", "_aws",
+}  # fmt: skip
+"""Keys that log records of Python's or Powertools' have for themselves."""
+
 
 class PowertoolsTelemetry:
     """One line of JSON per event; a counted event's line is in the embedded metric format as well, so it is paid for once.
@@ -83,7 +89,7 @@ class _StandardOutput(logging.Handler):
 
 
 def _key(key: str) -> str:
-    """A field whose name Python's or Powertools' log records use themselves gets an underscore."""
+    """A field whose name is taken gets an underscore."""
     return f"{key}_" if key in _TAKEN else key
 
 
@@ -100,9 +106,3 @@ def _told(key: str, value: Field) -> Field:
 def _one_line(line: object) -> str:
     """ASCII JSON: whatever a user's text holds (line ends, escape sequences, surrogates), it stays one line of text."""
     return json.dumps(line, default=str, separators=(",", ":"), ensure_ascii=True)
-
-
-_TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {
-    "asctime", "event", "exception", "exception_name", "level", "location", "message", "sampling_rate", "service", "timestamp",
-    "xray_trace_id", "_aws",
-}  # fmt: skip

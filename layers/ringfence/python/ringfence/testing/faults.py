@@ -1,6 +1,6 @@
 """Injected faults, at three heights: in front of a port, of boto3, and in a process that is to die for real."""
 
-from ringfence.testing.port_faults import Call, Crash, Fault, Faulty, Freeze, crash, freeze, lie, reply_lost, unavailable
+from ringfence.testing.port_faults import Call, Crash, Fault, Faulty, Freeze, When, crash, freeze, lie, reply_lost, unavailable
 from ringfence.testing.process_faults import ProcessFault, process_faults
 from ringfence.testing.sdk_faults import (
     Injection,
@@ -22,6 +22,7 @@ __all__ = [
     "Freeze",
     "Injection",
     "ProcessFault",
+    "When",
     "connect_timeout",
     "crash",
     "edited",

@@ -1,0 +1,45 @@
+"""What one run of `ringfence dev` leaves on disk: the logs of its processes. Everything else dies with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+_KEPT_RUNS = 5
+"""Earlier runs whose logs are kept, to be read after the fact."""
+
+
+def make_run_folder(project: Path) -> Path:
+    """``.ringfence/run-<pid>`` under the project, empty (``-2``, ``-3`` … for further ones of the same process)."""
+    runs = project / ".ringfence"
+    runs.mkdir(exist_ok=True)
+    _forget_old(runs)
+    number = 1
+    while True:
+        folder = runs / f"run-{os.getpid()}{'' if number == 1 else f'-{number}'}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        (folder / "logs").mkdir()
+        return folder
+
+
+def _forget_old(runs: Path) -> None:
+    ended = [folder for folder in runs.glob("run-*") if not _is_running(folder)]
+    ended.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in ended[_KEPT_RUNS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(folder: Path) -> bool:
+    pid = folder.name.split("-")[1]
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, ValueError):
+        return True
+    return True

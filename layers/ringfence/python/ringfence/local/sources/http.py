@@ -1,0 +1,162 @@
+"""HTTP as an event source: the front door on a port of 127.0.0.1, one thread per connection."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from ringfence.errors import RingfenceError
+from ringfence.local.event_sources import Route
+from ringfence.local.invocation import Outcome
+from ringfence.local.sources.http_event import Answer, BadAnswer, Request, answer_of, event_of
+from ringfence.local.sources.http_routes import match
+from ringfence.local.sources.pulse import Pulse
+
+_log = logging.getLogger(__name__)
+
+MAX_EVENT_BYTES = 6 * 1024 * 1024
+"""Of the whole event. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_WORDS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 413: "Request Too Long", 502: "Bad Gateway"}
+
+
+class PortTaken(RingfenceError):
+    """The port is in use."""
+
+
+class HttpSource:
+    """Serves the routes. It listens from the beginning, so that a taken port is known before anything else is started, and
+    answers once `start` has been called."""
+
+    def __init__(self, port: int, pulse: Pulse) -> None:
+        self._pulse = pulse
+        try:
+            self._server = _Server(("127.0.0.1", port), _Handler)
+        except OSError as fault:
+            raise PortTaken(f"cannot listen on 127.0.0.1:{port} ({fault.strerror}); --port 0 takes a free one") from None
+        self._server.source = self
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._routes: Sequence[Route] = ()
+        self._invoke: Mapping[str, Callable[[bytes], Outcome]] = {}
+        self._account = ""
+        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+
+    def start(self, routes: Sequence[Route], account: str, invoke: Mapping[str, Callable[[bytes], Outcome]]) -> None:
+        """Answer from now on; ``invoke`` maps a function's name to its invocation."""
+        self._routes, self._account, self._invoke = routes, account, invoke
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, request: Request) -> Answer:
+        """What the client gets."""
+        matched = match(self._routes, request.method, request.path)
+        if matched is None:
+            return _refusal(404)
+        route, how = matched
+        event = json.dumps(event_of(request, how, self._account)).encode()
+        if len(event) > MAX_EVENT_BYTES:
+            return _refusal(413)
+        outcome = self._invoke[route.function](event)
+        if request.method not in ("GET", "HEAD"):
+            self._pulse.beat()
+        if outcome.error is not None:
+            _log.warning("%s %s: %s failed: %s", request.method, request.path, route.function, outcome.told())
+            return _refusal(502)
+        try:
+            return answer_of(outcome.value())
+        except (BadAnswer, ValueError) as fault:
+            _log.warning("%s %s: %s answered badly: %s", request.method, request.path, route.function, fault)
+            return _refusal(502)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 256
+    source: HttpSource
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away in the middle is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "ringfence-dev"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def _serve(self) -> None:
+        if (status := self._refused()) is not None:
+            self._refuse(status)
+            return
+        try:
+            body = self._body()
+        except ValueError:
+            self._refuse(400)
+            return
+        if len(body) > MAX_EVENT_BYTES:
+            self._refuse(413)
+            return
+        request = Request(self.command, self.path, self.headers, body, self.client_address[0], self.request_version)
+        self._send(self.server.source.answer(request))
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve
+
+    def _refuse(self, status: int) -> None:
+        # What is left of the body would be taken for the next request.
+        self.close_connection = True
+        self._send(_refusal(status))
+
+    def _refused(self) -> int | None:
+        """Pages of other sites must not use the developer's browser to submit jobs (DNS rebinding, cross-site posts)."""
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        origin = self.headers.get("Origin")
+        if host not in _LOOPBACK or (origin is not None and urlsplit(origin).hostname not in _LOOPBACK):
+            return 403
+        length = self.headers.get("Content-Length") or "0"
+        if not length.isdecimal():
+            return 400
+        return 413 if int(length) > MAX_EVENT_BYTES else None
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts, size = [], 0
+        while (length := int(self.rfile.readline(32).partition(b";")[0], 16)) and size <= MAX_EVENT_BYTES:
+            parts.append(self.rfile.read(length))
+            size += length
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers:
+            self.send_header(name, value)
+        if answer.status >= 200 and answer.status != 204:
+            self.send_header("content-length", str(len(answer.body)))
+        if self.close_connection:
+            self.send_header("connection", "close")
+        self.end_headers()
+        if self.command != "HEAD" and answer.status not in (204, 304):
+            self.wfile.write(answer.body)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def _refusal(status: int) -> Answer:
+    """As API Gateway answers by itself."""
+    return Answer(status, [("content-type", "application/json")], json.dumps({"message": _WORDS[status]}).encode())

@@ -1,0 +1,171 @@
+"""The stack: the template's resources, created on an emulator by its CloudFormation, and what it says of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ringfence.errors import RingfenceError
+from ringfence.local import left_out
+from ringfence.local.endpoint import Endpoint
+from ringfence.local.intrinsics import Filling, Reference, references
+from ringfence.local.template import CODE_BUCKET, BadTemplate, Template
+
+_CREATE_SECONDS = 180.0
+_LOOK_SECONDS = 0.1
+
+_ASK_PREFIX = "RingfenceDevAsks"
+"""Outputs of ours: the emulator is asked for an id or attribute by giving its template an output of that value."""
+
+
+class StackFailed(RingfenceError):
+    """The emulator could not create the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A created stack. ``resources`` is logical id → physical id, of what the emulator was given."""
+
+    name: str
+    resources: Mapping[str, str]
+    filling: Filling
+
+    def fill(self, value: Any) -> Any:
+        """``value`` of the template with everything it refers to put in."""
+        return self.filling.fill(value)
+
+
+def create_stack(endpoint: Endpoint, template: Template, name: str, wanted: Iterable[Any]) -> Stack:
+    """Create the stack and wait for it. ``wanted`` are parts of the template that `Stack.fill` will be asked to fill.
+
+    Raises `StackFailed`, also when a resource was silently not created.
+    """
+    kept = left_out.keep(template.resources, endpoint.kind)
+    pseudo = _pseudo_parameters(endpoint, name)
+    known: dict[Reference, Any] = {(key, None): value for key, value in {**template.parameters, **pseudo}.items()}
+    asked = sorted({one for one in references(list(wanted)) if one not in known}, key=str)
+    for resource, _ in asked:
+        if resource not in kept:
+            why = template.resources.get(resource)
+            told = left_out.reason(why["Type"], endpoint.kind) if why else "the template has no such resource"
+            raise BadTemplate(f"a function or event source refers to {resource}, which {endpoint.kind} is not given: {told}")
+    _upload_code(endpoint, template, kept)
+    body = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Parameters": template.declared,
+        "Mappings": template.mappings,
+        "Resources": kept,
+        "Outputs": {f"{_ASK_PREFIX}{n}": {"Value": _reference(one)} for n, one in enumerate(asked)},
+    }
+    outputs = _create(endpoint.client("cloudformation"), name, {k: v for k, v in body.items() if v}, template.parameters)
+    physical = _created(endpoint, name, kept)
+    filled = {one: outputs[f"{_ASK_PREFIX}{n}"] for n, one in enumerate(asked)}
+    return Stack(name, physical, Filling({**known, **filled}))
+
+
+def delete_stack(endpoint: Endpoint, stack: Stack) -> None:
+    """Take the stack away from an emulator that goes on without us; what does not go is left behind."""
+    with suppress(ClientError, BotoCoreError):
+        s3 = endpoint.client("s3")
+        for bucket in (*stack.resources.values(), f"{CODE_BUCKET}-{stack.name}"):
+            with suppress(ClientError):
+                for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+                    for item in page.get("Contents", ()):
+                        s3.delete_object(Bucket=bucket, Key=item["Key"])
+    with suppress(ClientError, BotoCoreError):
+        endpoint.client("cloudformation").delete_stack(StackName=stack.name)
+
+
+def _pseudo_parameters(endpoint: Endpoint, name: str) -> dict[str, str]:
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/pseudo-parameter-reference.html"""
+    return {
+        "AWS::AccountId": endpoint.client("sts").get_caller_identity()["Account"],
+        "AWS::Partition": "aws",
+        "AWS::Region": endpoint.region,
+        "AWS::StackName": name,
+        "AWS::URLSuffix": "amazonaws.com",
+    }
+
+
+def _reference(reference: Reference) -> dict[str, Any]:
+    name, attribute = reference
+    return {"Ref": name} if attribute is None else {"Fn::GetAtt": [name, attribute]}
+
+
+def _upload_code(endpoint: Endpoint, template: Template, kept: Mapping[str, Any]) -> None:
+    """Put the code where the translated template says it is. It runs from its folder; this is for the emulator's eyes."""
+    needed = {name: folder for name, folder in template.code.items() if name in kept}
+    if not needed:
+        return
+    s3 = endpoint.client("s3")
+    with suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+        elsewhere = {"LocationConstraint": endpoint.region}
+        s3.create_bucket(
+            Bucket=CODE_BUCKET, **({} if endpoint.region == "us-east-1" else {"CreateBucketConfiguration": elsewhere})
+        )
+    for name, folder in needed.items():
+        properties = kept[name]["Properties"]
+        place = properties.get("Code") or properties["Content"]
+        s3.put_object(Bucket=CODE_BUCKET, Key=place["S3Key"], Body=_zipped(folder))
+
+
+def _zipped(folder: Path) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                into.write(file, file.relative_to(folder))
+        if not into.namelist():
+            into.writestr("empty", b"")
+    return archive.getvalue()
+
+
+def _create(cloudformation: Any, name: str, body: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, str]:
+    """Create the stack and wait. Returns its outputs."""
+    cloudformation.create_stack(
+        StackName=name,
+        TemplateBody=json.dumps(body),
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+        OnFailure="DO_NOTHING",
+    )
+    deadline = time.monotonic() + _CREATE_SECONDS
+    while True:
+        described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        status = described["StackStatus"]
+        if status == "CREATE_COMPLETE":
+            return {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", ())}
+        if not status.endswith("_IN_PROGRESS") or time.monotonic() > deadline:
+            raise StackFailed(f"the stack is {status}: {_failures(cloudformation, name)}")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _failures(cloudformation: Any, name: str) -> str:
+    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+    failed = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
+    return "; ".join(
+        f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', 'no reason given')}" for event in failed
+    )
+
+
+def _created(endpoint: Endpoint, name: str, kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Logical → physical id. Raises `StackFailed` if one of ``kept`` is not there: emulators skip in silence."""
+    described = endpoint.client("cloudformation").describe_stack_resources(StackName=name)["StackResources"]
+    there = {
+        resource["LogicalResourceId"]: resource.get("PhysicalResourceId", "")
+        for resource in described
+        if resource.get("ResourceStatus") == "CREATE_COMPLETE" and "LogicalResourceId" in resource
+    }
+    missing = [f"{each} ({kept[each]['Type']})" for each in kept if each not in there]
+    if missing:
+        raise StackFailed(f"{endpoint.kind} says the stack is complete, but did not create {', '.join(missing)}")
+    return there

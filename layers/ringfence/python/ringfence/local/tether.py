@@ -1,0 +1,50 @@
+"""End this process when the one that started it ends, even if that one was killed with SIGKILL.
+
+Also a script, for programs that are not ours: ``python -P tether.py MODULE ARGUMENTS…`` ties itself to its parent and then
+runs the module as ``python -m`` would. It therefore imports nothing but the standard library (``-P``: nor its own folder).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+
+PARENT_VARIABLE = "RINGFENCE_DEV_PARENT"
+"""Process id of the parent, as the parent knows it: it may be gone before the child looks."""
+
+_PR_SET_PDEATHSIG = 1
+"""https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
+_LOOK_SECONDS = 0.5
+"""How often a child looks for its parent where the kernel does not tell."""
+
+
+def tether() -> None:
+    """Ask the kernel (Linux) or a thread (elsewhere) to kill this process once its parent is gone.
+
+    Linux sends the signal when the *thread* that started the process ends, so a parent starts its children from a thread that
+    lives as long as they may.
+    """
+    parent = int(os.environ.get(PARENT_VARIABLE) or os.getppid())
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(parent,), name="tether", daemon=True).start()
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    tether()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

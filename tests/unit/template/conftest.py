@@ -28,6 +28,7 @@ ALONGSIDE: Mapping[str, tuple[str, ...]] = {
     "WorkerTimeoutSeconds": ("900", "60"),
     "Architecture": ("arm64", "x86_64"),
     "PointInTimeRecovery": ("true", "false"),
+    "EndpointUrl": ("", "http://127.0.0.1:4566"),
     "AlarmTopic": ("", "arn:aws:sns:eu-west-1:123456789012:alarms"),
     "GatewayReservedConcurrency": ("-1", "5"),
     "RelayReservedConcurrency": ("-1", "5"),

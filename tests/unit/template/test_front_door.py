@@ -7,8 +7,9 @@ from typing import Any
 
 from ringfence.local.intrinsics import references
 from ringfence.local.template import logical_id
+from samtranslator.yaml_helper import yaml_parse
 
-from .conftest import Stack
+from .conftest import TEMPLATE, Stack
 
 API_GATEWAY_LIMIT_SECONDS = 30
 
@@ -34,6 +35,13 @@ def test_the_http_api_sends_every_request_on_as_a_function_url_would(stack: Stac
 
     assert integration["PayloadFormatVersion"] == "2.0"
     assert (route["RouteKey"], stage["StageName"], stage["AutoDeploy"]) == ("$default", "$default", True)
+
+
+def test_sam_local_finds_the_http_api() -> None:
+    # It reads either SAM's own APIs or CloudFormation's, by the type of the first function or API in the template.
+    types = [resource["Type"] for resource in yaml_parse(TEMPLATE.read_text(encoding="utf-8"))["Resources"].values()]
+
+    assert types.index("AWS::ApiGatewayV2::Api") < types.index("AWS::Serverless::Function")
 
 
 def test_only_this_http_api_may_invoke_the_gateway(stack: Stack) -> None:

@@ -35,6 +35,7 @@ def test_every_function_finds_its_resources(any_stack: Stack, function: str) -> 
     assert settings.bucket == "BUCKET"
     assert (settings.auth, settings.wait_cap_seconds, settings.retention_days) == ("api-key", 0, 7)
     assert (settings.worker_threads, settings.lease_seconds) == (4, 30)
+    assert settings.endpoint_url == (any_stack.parameters["EndpointUrl"] or None)
 
 
 def test_the_worker_finds_the_jobs_and_the_tables_that_there_are(any_stack: Stack) -> None:
@@ -56,6 +57,11 @@ def test_every_function_is_python_3_13_on_the_chosen_processor_with_both_layers(
     assert properties["Architectures"] == [{"Ref": "Architecture"}]
     assert layers == ["RingfenceLayer", "DependenciesLayer"]
     assert properties["TracingConfig"] == {"Mode": "Active"}
+
+
+def test_a_deployed_function_calls_aws(stack: Stack) -> None:
+    for function in FUNCTIONS:
+        assert "AWS_ENDPOINT_URL" not in stack.properties(function)["Environment"]["Variables"]
 
 
 def test_arm64_is_the_default_processor(stack: Stack) -> None:

@@ -79,7 +79,10 @@ class ManualClock:
                 self._waiters.remove(waiter)
 
     def wait_for_waiters(self, count: int = 1, timeout_seconds: float = 10.0) -> None:
-        """Block until ``count`` threads wait, none of them woken by time and still busy. `TimeoutError` after ``timeout_seconds`` of real time."""
+        """Block until ``count`` threads wait, none of them woken by time and still busy.
+
+        `TimeoutError` after ``timeout_seconds`` of real time.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._waiters) >= count, timeout_seconds):
                 raise TimeoutError(f"{len(self._waiters)} of {count} threads waited within {timeout_seconds} s")

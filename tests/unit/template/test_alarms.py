@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
 from ringfence.event_names import METRICS
 from ringfence.local.intrinsics import Filling, references
 from ringfence.local.template import logical_id
+from ringfence.runtime import Runtime
+from ringfence.settings import Settings
 
 from .conftest import Stack
 
@@ -70,6 +73,23 @@ def test_jobs_metrics_are_written_by_the_code_under_this_stacks_name(any_stack: 
         assert all(dimensions == {"service": environment["POWERTOOLS_SERVICE_NAME"]} for environment in environments)
     expected = ["DeadJobs", "LateWritesRefused", "Quarantined"] if alarms(any_stack) else []
     assert sorted(name for _, name, _ in watched) == expected
+
+
+def test_a_dead_job_is_counted_where_its_alarm_looks(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {
+        "RINGFENCE_LEDGER_TABLE": "ledger",
+        "RINGFENCE_STREAM": "log",
+        "POWERTOOLS_SERVICE_NAME": "some-stack",
+    }
+    ((namespace, name, _),) = metrics(alarms(stack)["JobsAreDead"])
+
+    Runtime(Settings.from_environment(environment)).telemetry.event("job_dead", queue="default")
+
+    line = json.loads(capsys.readouterr().out)
+    (told,) = line["_aws"]["CloudWatchMetrics"]
+    assert (told["Namespace"], [metric["Name"] for metric in told["Metrics"]]) == (namespace, [name])
+    assert ["service"] in told["Dimensions"]
+    assert (line["service"], line[name]) == ("some-stack", [1.0])
 
 
 def test_every_function_is_watched_for_errors_and_throttles(stack: Stack) -> None:

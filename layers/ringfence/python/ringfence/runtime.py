@@ -44,7 +44,7 @@ class Runtime:
     def telemetry(self) -> Telemetry:
         from ringfence.aws.telemetry import PowertoolsTelemetry
 
-        return PowertoolsTelemetry()
+        return PowertoolsTelemetry(self.settings.service)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -42,6 +42,8 @@ class Settings:
     """``RINGFENCE_LEASE_SECONDS``: the lease of a job that names none."""
     retention_days: float = 7.0
     """``RINGFENCE_RETENTION_DAYS``: how long a finished job is kept. Later than the log's retention, always."""
+    service: str = "ringfence"
+    """``POWERTOOLS_SERVICE_NAME``: the dimension of the metrics; the stack's name, so that two stacks tell theirs apart."""
     endpoint_url: str | None = None
     """``AWS_ENDPOINT_URL``: an emulator instead of AWS. boto3 reads it by itself; here it is only told."""
 
@@ -83,5 +85,6 @@ class Settings:
             worker_threads=int(number("RINGFENCE_WORKER_THREADS", 4)),
             lease_seconds=number("RINGFENCE_LEASE_SECONDS", 30.0),
             retention_days=number("RINGFENCE_RETENTION_DAYS", 7.0),
+            service=environment.get("POWERTOOLS_SERVICE_NAME") or "ringfence",
             endpoint_url=environment.get("AWS_ENDPOINT_URL") or None,
         )

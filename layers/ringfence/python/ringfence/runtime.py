@@ -59,7 +59,8 @@ class Runtime:
         from ringfence.aws.clients import client
         from ringfence.aws.log import KinesisLog
 
-        return self._wrapped("log", KinesisLog(client("kinesis"), self.settings.stream, self.clock))
+        log = KinesisLog(client("kinesis"), self.settings.stream, self.clock, telemetry=self.telemetry)
+        return self._wrapped("log", log)
 
     @cached_property
     def queues(self) -> Mapping[str, Queue]:
@@ -146,7 +147,15 @@ class Runtime:
         from ringfence.aws.clients import client
         from ringfence.aws.queue import SqsQueue
 
-        return self._wrapped(f"queue:{name}", SqsQueue(client("sqs"), name, url))
+        queue = SqsQueue(
+            client("sqs"),
+            name,
+            url,
+            polling=lambda: client("sqs", long_poll=True),
+            clock=self.clock,
+            telemetry=self.telemetry,
+        )
+        return self._wrapped(f"queue:{name}", queue)
 
     def _wrapped(self, name: str, port: Any) -> Any:
         return self._wrap(name, port)

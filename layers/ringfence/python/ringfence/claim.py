@@ -13,7 +13,8 @@ from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job, Millis, State
 from ringfence.lease import persist
 from ringfence.outcome import Acknowledge, Disposition, Release
-from ringfence.ports import Lease, Services, SetAside
+from ringfence.poison import set_aside_message
+from ringfence.ports import Lease, Services
 from ringfence.transitions import CancelNow, Early, Finished, Free, Held, Missing, UsedUp
 from ringfence.wire import Ticket
 
@@ -66,16 +67,7 @@ def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Dispositio
     """A message nobody can read: into the quarantine, and the job it names, if any, is dead with the reason."""
     now = services.clock.now()
     try:
-        services.quarantine.put(
-            SetAside(
-                source=f"queue:{lease.queue}",
-                position=lease.message_id,
-                reason=fault.reason,
-                data=lease.body.encode(errors="surrogatepass"),
-                at=now,
-                job_id=fault.job_id,
-            )
-        )
+        set_aside_message(lease, fault, services)
         job = None if fault.job_id is None else services.ledger.get(fault.job_id)
         if job is not None and not job.state.terminal:
             expires_at = transitions.expiry(now, services.retention_seconds)
@@ -84,7 +76,6 @@ def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Dispositio
             )
     except Unavailable:
         return Release(PAUSE_SECONDS)
-    services.telemetry.event("ticket_quarantined", queue=lease.queue, job_id=fault.job_id, reason=fault.reason)
     return Acknowledge()
 
 

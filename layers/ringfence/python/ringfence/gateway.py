@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ringfence import jsontext, transitions
 from ringfence.change import Change, Written
 from ringfence.errors import Rejected, Unavailable
-from ringfence.ids import Ids, derived_job_id
+from ringfence.ids import derived_job_id
 from ringfence.job import Job, Millis, State
-from ringfence.ports import Clock, Depth, Ledger, Log, LogEntry, Page, Queue, Telemetry
+from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services
 from ringfence.wire import JobRecord, encode_records
 
 MAX_PAYLOAD_BYTES = 32 * 1024
@@ -79,20 +79,14 @@ class _Registered:
 class Gateway:
     """The front of the queue, for one deployment and all its tenants."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        log: Log,
-        queues: Mapping[str, Queue],
-        clock: Clock,
-        ids: Ids,
-        telemetry: Telemetry,
-        retention_seconds: float,
-    ) -> None:
-        self._ledger, self._log, self._queues = ledger, log, queues
-        self._clock, self._ids, self._telemetry = clock, ids, telemetry
-        self._retention_seconds = retention_seconds
+    def __init__(self, services: Services, log: Log, queues: Mapping[str, Queue]) -> None:
+        self._services, self._log, self._queues = services, log, queues
+        self._ledger, self._clock, self._ids, self._telemetry = (
+            services.ledger,
+            services.clock,
+            services.ids,
+            services.telemetry,
+        )
 
     # --- submitting --------------------------------------------------------------------------------------------------
 
@@ -302,7 +296,7 @@ class Gateway:
         raise Unavailable("the job keeps changing; try again")
 
     def _expiry(self) -> int:
-        return transitions.expiry(self._clock.now(), self._retention_seconds)
+        return transitions.expiry(self._clock.now(), self._services.retention_seconds)
 
 
 def _run_at(submission: Submission, now: Millis) -> Millis | None:

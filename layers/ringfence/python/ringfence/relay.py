@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from ringfence import transitions
 from ringfence.change import Refused
 from ringfence.errors import Poisoned, Unavailable
-from ringfence.ids import Ids
 from ringfence.job import WAITING
-from ringfence.ports import Clock, Ledger, Quarantine, Queue, SetAside, Telemetry
-from ringfence.wire import JobRecord, Ticket, decode_record
+from ringfence.poison import set_aside_record
+from ringfence.ports import Queue, Services
+from ringfence.wire import JobRecord, Ticket, decode_record, new_ticket
 
 WINDOW_JOBS = 100
 """Jobs pushed between two looks at the outcome: at most so many tickets are pushed twice after a failure."""
@@ -45,20 +45,9 @@ class _Window:
 class Relay:
     """The only reader of the log."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        queues: Mapping[str, Queue],
-        quarantine: Quarantine,
-        clock: Clock,
-        ids: Ids,
-        telemetry: Telemetry,
-        retention_seconds: float,
-    ) -> None:
-        self._ledger, self._queues, self._quarantine = ledger, queues, quarantine
-        self._clock, self._ids, self._telemetry = clock, ids, telemetry
-        self._retention_seconds = retention_seconds
+    def __init__(self, services: Services, queues: Mapping[str, Queue]) -> None:
+        self._services, self._queues = services, queues
+        self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
 
     def handle(self, records: Sequence[Read]) -> str | None:
         """Push the tickets of these records. Returns the sequence number of the first record that is not wholly sent, None
@@ -85,7 +74,7 @@ class Relay:
                 raise Poisoned(record.fault)
             jobs = decode_record(record.data)
         except Poisoned as fault:
-            self._set_aside(record, fault.reason)
+            set_aside_record(record.shard, record.sequence, record.data, fault, self._services)
             return
         for job in jobs:
             if job.queue not in self._queues:
@@ -95,16 +84,11 @@ class Relay:
                 self._ledger.register(transitions.accept(job, write_id=self._ids.mark(), due_id=self._ids.mark()))
             if transitions.is_far(job):
                 continue  # its due mark is on the row: timers owe it a ticket
-            window.add(job.queue, self._delay_seconds(job), self._ticket(job), index)
-
-    def _ticket(self, job: JobRecord) -> Ticket:
-        return Ticket(
-            ticket_id=self._ids.mark(), job_id=job.job_id, tenant=job.tenant, name=job.name, traceparent=job.traceparent
-        )
+            window.add(job.queue, self._delay_seconds(job), new_ticket(self._ids.mark(), job), index)
 
     def _delay_seconds(self, job: JobRecord) -> int:
         """Whole seconds, rounded up: a ticket may be late, not early."""
-        return 0 if job.run_at is None else max(0, -(-(job.run_at - self._clock.now()) // 1000))
+        return 0 if job.run_at is None else max(0, -(-(job.run_at - self._services.clock.now()) // 1000))
 
     def _push(self, window: _Window) -> int | None:
         """Push a window. Returns the index of the first record with a ticket that was not taken."""
@@ -120,29 +104,17 @@ class Relay:
                 unsent.update(window.record_of[ticket.ticket_id] for ticket in untaken)
         return min(unsent) if unsent else None
 
-    def _set_aside(self, record: Read, reason: str, job_id: str | None = None) -> None:
-        self._quarantine.put(
-            SetAside(
-                source=f"log:{record.shard}",
-                position=record.sequence,
-                reason=reason,
-                data=record.data,
-                at=self._clock.now(),
-                job_id=job_id,
-            )
-        )
-        self._telemetry.event("record_quarantined", shard=record.shard, sequence=record.sequence, reason=reason)
-
     def _bury(self, record: Read, job: JobRecord) -> None:
         """A job for a queue that no longer exists: kept in the quarantine, and dead with the reason."""
         reason = f"there is no queue {job.queue!r}"
-        self._set_aside(record, reason, job.job_id)
+        fault = Poisoned(reason, job_id=job.job_id)
+        set_aside_record(record.shard, record.sequence, record.data, fault, self._services)
         seen = self._ledger.register(transitions.accept(job, write_id=self._ids.mark(), due_id=self._ids.mark()))
         seen = seen or self._ledger.get(job.job_id)
         if seen is None or seen.state not in WAITING:
             return
-        now = self._clock.now()
-        expires_at = transitions.expiry(now, self._retention_seconds)
+        now = self._services.clock.now()
+        expires_at = transitions.expiry(now, self._services.retention_seconds)
         change = transitions.bury_unreadable(seen, reason, write_id=self._ids.mark(), now=now, expires_at=expires_at)
         if isinstance(self._ledger.write(change), Refused):
             self._telemetry.event("bury_refused", job_id=job.job_id)

@@ -8,7 +8,7 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from ringfence.app import App
 from ringfence.clock import SystemClock
@@ -19,6 +19,8 @@ from ringfence.relay import Relay
 from ringfence.settings import Misconfigured, Settings
 from ringfence.timers import Timers
 from ringfence.worker import Worker
+
+Port = TypeVar("Port")
 
 Wrap = Callable[[str, Any], Any]
 """Given a port's name (``ledger``, ``log``, ``queue:default``, …) and its adapter, returns what is used instead."""
@@ -87,39 +89,15 @@ class Runtime:
 
     @cached_property
     def gateway(self) -> Gateway:
-        return Gateway(
-            ledger=self.ledger,
-            log=self.log,
-            queues=self.queues,
-            clock=self.clock,
-            ids=self.ids,
-            telemetry=self.telemetry,
-            retention_seconds=self.retention_seconds,
-        )
+        return Gateway(self.services, self.log, self.queues)
 
     @cached_property
     def relay(self) -> Relay:
-        return Relay(
-            ledger=self.ledger,
-            queues=self.queues,
-            quarantine=self.quarantine,
-            clock=self.clock,
-            ids=self.ids,
-            telemetry=self.telemetry,
-            retention_seconds=self.retention_seconds,
-        )
+        return Relay(self.services, self.queues)
 
     @cached_property
     def timers(self) -> Timers:
-        return Timers(
-            ledger=self.ledger,
-            queues=self.queues,
-            last_resort=self.last_resort,
-            quarantine=self.quarantine,
-            clock=self.clock,
-            ids=self.ids,
-            telemetry=self.telemetry,
-        )
+        return Timers(self.services, self.queues, self.last_resort)
 
     @cached_property
     def worker(self) -> Worker:
@@ -157,8 +135,9 @@ class Runtime:
         )
         return self._wrapped(f"queue:{name}", queue)
 
-    def _wrapped(self, name: str, port: Any) -> Any:
-        return self._wrap(name, port)
+    def _wrapped(self, name: str, port: Port) -> Port:
+        wrapped: Port = self._wrap(name, port)
+        return wrapped
 
 
 def load_app(where: str | None) -> App:

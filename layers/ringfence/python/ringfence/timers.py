@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from ringfence import transitions
 from ringfence.change import Refused
 from ringfence.errors import Poisoned, Unavailable
-from ringfence.ids import Ids
 from ringfence.job import Job
-from ringfence.ports import DUE_SHARDS, Clock, Lease, Ledger, Quarantine, Queue, SetAside, Telemetry
-from ringfence.wire import Ticket, decode_ticket
+from ringfence.poison import set_aside_message
+from ringfence.ports import DUE_SHARDS, Lease, Queue, Services
+from ringfence.wire import decode_ticket, new_ticket
 
 DUE_PER_SHARD = 200
 """Rows looked at in one shard and run: bounded work, the rest waits for the next run."""
@@ -26,19 +26,9 @@ LAST_RESORT_LEASE_SECONDS = 60.0
 class Timers:
     """One run a minute (each second in ``ringfence dev``)."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        queues: Mapping[str, Queue],
-        last_resort: Queue | None,
-        quarantine: Quarantine,
-        clock: Clock,
-        ids: Ids,
-        telemetry: Telemetry,
-    ) -> None:
-        self._ledger, self._queues, self._last_resort, self._quarantine = ledger, queues, last_resort, quarantine
-        self._clock, self._ids, self._telemetry = clock, ids, telemetry
+    def __init__(self, services: Services, queues: Mapping[str, Queue], last_resort: Queue | None) -> None:
+        self._services, self._queues, self._last_resort = services, queues, last_resort
+        self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
 
     def run(self) -> dict[str, int]:
         """Release what is due and drain the last resort. Returns how many of each."""
@@ -46,7 +36,7 @@ class Timers:
         return {"released": released, "drained": self._drain_last_resort()}
 
     def _release_due(self, shard: int) -> int:
-        now = self._clock.now()
+        now = self._services.clock.now()
         by_queue: dict[str, list[Job]] = {}
         for job_id in self._ledger.due(shard, now, DUE_PER_SHARD):
             job = self._ledger.get(job_id)
@@ -70,7 +60,7 @@ class Timers:
         return len(pushed)
 
     def _push(self, queue: str, jobs: Sequence[Job]) -> list[Job]:
-        tickets = [self._ticket(job) for job in jobs]
+        tickets = [new_ticket(self._ids.mark(), job) for job in jobs]
         try:
             untaken = {ticket.ticket_id for ticket in self._queues[queue].push(tickets)}
         except Unavailable:
@@ -78,11 +68,6 @@ class Timers:
         if untaken:
             self._telemetry.event("push_failed", queue=queue, count=len(untaken))
         return [job for job, ticket in zip(jobs, tickets, strict=True) if ticket.ticket_id not in untaken]
-
-    def _ticket(self, job: Job) -> Ticket:
-        return Ticket(
-            ticket_id=self._ids.mark(), job_id=job.job_id, tenant=job.tenant, name=job.name, traceparent=job.traceparent
-        )
 
     def _drain_last_resort(self) -> int:
         if self._last_resort is None:
@@ -102,17 +87,7 @@ class Timers:
         try:
             ticket = decode_ticket(lease.body)
         except Poisoned as fault:
-            self._quarantine.put(
-                SetAside(
-                    source=f"queue:{lease.queue}",
-                    position=lease.message_id,
-                    reason=fault.reason,
-                    data=lease.body.encode(errors="replace"),
-                    at=self._clock.now(),
-                    job_id=fault.job_id,
-                )
-            )
-            self._telemetry.event("ticket_quarantined", queue=lease.queue, reason=fault.reason)
+            set_aside_message(lease, fault, self._services)
             return True
         job = self._ledger.get(ticket.job_id)
         if job is None or job.state.terminal:

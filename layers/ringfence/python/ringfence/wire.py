@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ringfence.errors import Poisoned
-from ringfence.job import Millis
+from ringfence.job import Job, Millis
 
 WRITES_VERSION = 1
 READS_VERSIONS = frozenset({1, 2})
@@ -52,6 +52,11 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The job's registered name: lets a worker choose the lease before it has seen the row."""
     v: int = WRITES_VERSION
     traceparent: str | None = None
+
+
+def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:
+    """A ticket for this job; ``ticket_id`` is fresh."""
+    return Ticket(ticket_id=ticket_id, job_id=job.job_id, tenant=job.tenant, name=job.name, traceparent=job.traceparent)
 
 
 class _TicketOnWire(Ticket, frozen=True, kw_only=True, omit_defaults=False):

@@ -58,12 +58,18 @@ class MemorySystem:
 
     def build(self) -> None:
         """Fresh processes over the same stores, as after a crash."""
-        common: dict[str, Any] = {"ledger": self.ledger, "clock": self.clock, "ids": self.ids, "telemetry": self.telemetry}
-        kept = {"retention_seconds": 7 * DAY_SECONDS}
-        self.services = Services(**common, **kept, quarantine=self.quarantine, random_source=random.Random(1))
-        self.gateway = Gateway(**common, **kept, log=self.log, queues=self.queues)
-        self.relay = Relay(**common, **kept, queues=self.queues, quarantine=self.quarantine)
-        self.timers = Timers(**common, queues=self.queues, last_resort=self.last_resort, quarantine=self.quarantine)
+        self.services = Services(
+            ledger=self.ledger,
+            quarantine=self.quarantine,
+            clock=self.clock,
+            ids=self.ids,
+            telemetry=self.telemetry,
+            random_source=random.Random(1),
+            retention_seconds=7 * DAY_SECONDS,
+        )
+        self.gateway = Gateway(self.services, self.log, self.queues)
+        self.relay = Relay(self.services, self.queues)
+        self.timers = Timers(self.services, self.queues, self.last_resort)
 
     def worker(self, name: str = "worker-a", *, heartbeats: bool = False) -> Worker:
         """A worker process of its own name."""

@@ -27,8 +27,8 @@ HISTORY_LENGTH = 3
 ERROR_LENGTH = 2_000
 """Characters of an error that are kept: a bounded history whatever a job raises."""
 
-RETENTION_FLOOR_SECONDS = 3 * 24 * 3600
-"""A finished row outlives the log's retention (a day by default), or a replayed record would run the job again."""
+RETENTION_FLOOR_SECONDS = 6 * 24 * 3600
+"""A finished row outlives the log's retention (five days at most in the template), or a replayed record would run it again."""
 
 
 MAX_QUEUE_DELAY_SECONDS = 900
@@ -394,4 +394,6 @@ def _ended_attempt(job: Job, now: Millis, outcome: str) -> dict[str, Any]:
 
 
 def _clip(error: str) -> str:
+    # Python puts lone surrogates into messages about undecodable file names, and no store takes them.
+    error = error.encode(errors="backslashreplace").decode()
     return error if len(error) <= ERROR_LENGTH else error[: ERROR_LENGTH - 1] + "…"

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 
-_UNFIT = re.compile(
-    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1: line feeds, escape sequences
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u061c"  # invisible, separators, and what reverses the direction of text
-    "\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
-)
 _NOT_ASCII = re.compile("[\x7f-\U0010ffff]")
 _OUTSIDE_STRINGS_ONLY = str.maketrans("\n\r\t", "   ")
 
 
 def safe(text: str) -> str:
-    """The text with control and direction characters written out (``\\x1b``, ``\\u202e``)."""
-    return _UNFIT.sub(lambda found: _escape(found.group()), text)
+    """The text with everything unprintable written out (``\\x1b``, ``\\u202e``): control characters, line ends, what reverses
+    the direction of text, what cannot be seen."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def json_line(text: str) -> str:

@@ -1,0 +1,343 @@
+"""The command line: what it prints for people and for programs, and the exit codes that scripts trust."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from ringfence import App, Context, Dead
+from ringfence.cli import keys as keys_command
+from ringfence.cli.main import COMMANDS, main
+from ringfence.memory.keys import MemoryKeys
+from ringfence.runtime import Runtime
+from ringfence.testing.memory_api import MemoryApi, served
+from ringfence.testing.system import MemorySystem
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\r\nforged line"
+
+
+def jobs() -> App:
+    app = App()
+
+    @app.job("double")
+    def double(ctx: Context, n: int = 0) -> dict[str, int]:
+        return {"n": n * 2}
+
+    @app.job("fail")
+    def fail(ctx: Context, reason: str = "no") -> None:
+        raise Dead(reason)
+
+    return app
+
+
+class Shell:
+    """Calls the command line against an API in this process."""
+
+    def __init__(self, api: MemoryApi, url: str) -> None:
+        self.api = api
+        self.key = api.key()
+        self.environment = {"RINGFENCE_URL": url, "RINGFENCE_API_KEY": self.key}
+
+    def __call__(self, *arguments: str, stdin: str | None = None, **environment: str) -> Result:
+        return CliRunner().invoke(main, arguments, input=stdin, env={**self.environment, **environment})
+
+    def run_jobs(self) -> None:
+        self.api.system.run_relay()
+        while self.api.system.run_worker():
+            pass
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    api = MemoryApi(MemorySystem(jobs()))
+    with served(api.answer) as url:
+        yield Shell(api, url)
+
+
+def lines_of_json(result: Result) -> list[Any]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+# --- submit ----------------------------------------------------------------------------------------------------------
+
+
+def test_submit_prints_the_id_for_a_script_to_take(shell: Shell) -> None:
+    result = shell("submit", "double", "--payload", '{"n": 2}')
+    assert result.exit_code == 0
+    assert shell.api.system.job(result.stdout.strip()).payload == '{"n": 2}'
+
+
+def test_every_option_reaches_the_job(shell: Shell) -> None:
+    result = shell("submit", "double", "--queue", "priority", "--key", "k", "--delay", "2h", "--max-attempts", "9", "--json")
+    [document] = lines_of_json(result)
+    job = shell.api.system.job(document["job_id"])
+    assert (job.queue, job.max_attempts, job.run_at) == ("priority", 9, shell.api.clock.now() + 7_200_000)
+    assert document["repeated"] is False
+    repeated = shell("submit", "double", "--queue", "priority", "--key", "k", "--json")
+    assert lines_of_json(repeated)[0]["repeated"] is True
+
+
+def test_a_payload_comes_from_a_file_or_standard_input_in_its_own_text(shell: Shell, tmp_path: Path) -> None:
+    text = '{"n": 1.10, "big": 9007199254740993}'
+    file = tmp_path / "payload.json"
+    file.write_text(text + "\n", encoding="utf-8")
+    for result in (shell("submit", "double", "--payload", f"@{file}"), shell("submit", "double", "--payload", "-", stdin=text)):
+        assert shell.api.system.job(result.stdout.strip()).payload == text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--payload", "{"),
+        ("--payload", "{NaN}"),
+        ("--payload", "@/no/such/file"),
+        ("--delay", "soon"),
+        ("--max-attempts", "0"),
+        ("--payload", "{}", "--many", "-"),
+        ("--no-such-option",),
+        ("--url", "nowhere"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_submits_nothing(shell: Shell, arguments: tuple[str, ...]) -> None:
+    assert shell("submit", "double", *arguments, stdin="{}").exit_code == 2
+    assert not shell.api.system.memory_log.read()
+
+
+def test_a_refusal_is_exit_code_1_and_says_where(shell: Shell) -> None:
+    result = shell("submit", "no/name")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "/name" in result.stderr
+    as_json = shell("submit", "no/name", "--json")
+    assert json.loads(as_json.stderr)["error"]["pointer"] == "/name"
+
+
+def test_nobody_listening_is_exit_code_4(shell: Shell) -> None:
+    with served(lambda event: {}) as url:
+        pass
+    result = shell("submit", "double", "--url", url, "--retry", "0s")
+    assert result.exit_code == 4
+    assert "cannot be reached" in result.stderr
+
+
+# --- many ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_line_of_a_file_is_a_job(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "many.jsonl"
+    file.write_text("".join(f'{{"n": {n}}}\n' for n in range(700)) + "\n", encoding="utf-8")
+    result = shell("submit", "double", "--many", str(file))
+    assert result.exit_code == 0
+    ids = result.stdout.split()
+    assert [shell.api.system.job(job_id).payload for job_id in ids] == [f'{{"n": {n}}}' for n in range(700)]
+    assert "700 accepted, 0 refused" in result.stderr
+
+
+def test_a_file_submitted_again_under_its_key_is_the_same_jobs(shell: Shell) -> None:
+    first, second = (
+        shell("submit", "double", "--many", "-", "--key", "import-7", stdin='{"n":1}\n\n{"n":2}\n') for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    assert len(set(first.stdout.split())) == 2
+
+
+def test_refused_lines_are_told_by_their_number(shell: Shell) -> None:
+    stdin = '{"n":1}\n\n"' + "x" * 40_000 + '"\n{"n":3}\n'
+    result = shell("submit", "double", "--many", "-", "--json", stdin=stdin)
+    assert result.exit_code == 1
+    told = lines_of_json(result)
+    assert [line["line"] for line in told] == [1, 3, 4]
+    assert [line.get("error", {}).get("kind") for line in told] == [None, "payload-too-large", None]
+
+
+def test_a_line_that_is_not_json_is_named(shell: Shell) -> None:
+    result = shell("submit", "double", "--many", "-", stdin='{"n":1}\n{"n":\n')
+    assert result.exit_code == 2
+    assert "line 2" in result.stderr
+
+
+# --- status, wait, list ----------------------------------------------------------------------------------------------
+
+
+def test_status_shows_the_job_exactly_for_programs_and_readably_for_people(shell: Shell) -> None:
+    job_id = shell("submit", "double", "--payload", '{"n": 9007199254740993}').stdout.strip()
+    shell.run_jobs()
+    readable = shell("status", job_id)
+    assert readable.exit_code == 0
+    assert '{"n": 9007199254740993}' in readable.stdout
+    assert "succeeded" in readable.stdout
+    exact = shell("status", job_id, "--json")
+    assert '"payload":{"n": 9007199254740993}' in exact.stdout
+    assert exact.stdout.count("\n") == 1
+
+
+def test_an_unknown_job_is_exit_code_1(shell: Shell) -> None:
+    assert shell("status", "a" * 26).exit_code == 1
+
+
+@pytest.mark.parametrize(("name", "code"), [("double", 0), ("fail", 3)])
+def test_wait_tells_how_a_job_ended(shell: Shell, name: str, code: int) -> None:
+    job_id = shell("submit", name).stdout.strip()
+    shell.run_jobs()
+    result = shell("wait", job_id)
+    assert result.exit_code == code
+    assert result.stdout.startswith(job_id)
+
+
+def test_wait_reads_ids_from_standard_input_and_tells_the_worst(shell: Shell) -> None:
+    ids = [shell("submit", name).stdout.strip() for name in ("double", "fail", "double")]
+    shell.run_jobs()
+    result = shell("wait", "-", "--json", stdin="\n".join(ids) + "\n")
+    assert result.exit_code == 3
+    assert [line["state"] for line in lines_of_json(result)] == ["succeeded", "dead", "succeeded"]
+
+
+def test_a_wait_whose_time_is_up_is_exit_code_5(shell: Shell) -> None:
+    job_id = shell("submit", "double").stdout.strip()
+    result = shell("wait", job_id, "--timeout", "0s")
+    assert result.exit_code == 5
+    assert "queued" in result.stdout
+
+
+def test_list_prints_one_job_a_line_when_nobody_looks(shell: Shell) -> None:
+    ids = {shell("submit", "double").stdout.strip() for _ in range(3)}
+    result = shell("list")
+    assert {line.split("\t")[0] for line in result.stdout.splitlines()} == ids
+    assert len(lines_of_json(shell("list", "--json", "--limit", "2"))) == 2
+    assert shell("list", "--state", "dead").stdout == ""
+
+
+def test_cancel_redrive_and_queues(shell: Shell) -> None:
+    dead = shell("submit", "fail").stdout.strip()
+    shell.run_jobs()
+    assert shell("redrive", dead, "--payload", '{"reason": "again"}').exit_code == 0
+    assert shell.api.system.job(dead).payload == '{"reason": "again"}'
+    assert shell("cancel", dead).stdout.split("\t")[:2] == [dead, "cancelled"]
+    assert shell("redrive", dead).exit_code == 1
+    shell("submit", "double")
+    shell.api.system.run_relay()
+    assert shell("queues").stdout.splitlines()[0] == "default\t1\t0\t0"
+
+
+# --- what a job says cannot harm the terminal ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_c42_control_and_direction_characters_are_written_out(shell: Shell, as_json: bool) -> None:
+    payload = json.dumps({"reason": HOSTILE}, ensure_ascii=False)
+    job_id = shell("submit", "fail", "--payload", payload).stdout.strip()
+    shell.run_jobs()
+    flags = ("--json",) if as_json else ()
+    for result in (shell("status", job_id, *flags), shell("list", *flags), shell("wait", job_id, *flags)):
+        assert "forged line" in result.stdout
+        assert not [line for line in result.stdout.splitlines() if line.startswith("forged")]
+        assert not set("\x1b\x07\u202e\r") & set(result.stdout)
+        if as_json:
+            assert lines_of_json(result)[0]["error"] == HOSTILE
+
+
+def test_c42_the_api_key_is_never_printed(shell: Shell) -> None:
+    results = [
+        shell("list"),
+        shell("list", "--json"),
+        shell("status", "x"),
+        shell("submit", "--help"),
+        shell("list", "--url", "http://queue.example"),
+        shell("list", RINGFENCE_API_KEY=shell.key[:-1] + "_"),
+    ]
+    assert not [result for result in results if shell.key[:-1] in result.output]
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> MemoryKeys:
+    kept = MemoryKeys()
+    monkeypatch.setattr(Runtime, "keys", kept)
+    return kept
+
+
+def test_a_key_is_made_shown_once_listed_and_revoked(shell: Shell, stored: MemoryKeys) -> None:
+    made = shell("keys", "create", "--table", "T", "--tenant", "acme", "--scope", "read", "--note", "for the dashboard")
+    secret = made.stdout.strip()
+    assert made.exit_code == 0
+    [kept] = stored.all()
+    assert (kept.tenant, kept.scopes, kept.note) == ("acme", frozenset({"read"}), "for the dashboard")
+    shell.api.keys = stored
+    assert shell("list", RINGFENCE_API_KEY=secret).exit_code == 0
+    listed = shell("keys", "list", "--table", "T")
+    assert kept.key_id in listed.stdout
+    assert secret not in listed.output
+    assert kept.sha256 not in listed.output
+    assert shell("keys", "revoke", kept.key_id, "--table", "T").exit_code == 0
+    assert shell("keys", "revoke", kept.key_id, "--table", "T").exit_code == 1
+    assert stored.all() == []
+
+
+def test_a_key_is_made_for_programs(shell: Shell, stored: MemoryKeys) -> None:
+    [document] = lines_of_json(shell("keys", "create", "--table", "T", "--json"))
+    assert document["api_key"].startswith("rf_")
+    assert document["scopes"] == ["read", "submit"]
+
+
+def test_keys_need_a_table(shell: Shell, stored: MemoryKeys) -> None:
+    assert shell("keys", "list").exit_code == 2
+    assert shell("keys", "list", RINGFENCE_LEDGER_TABLE="T").exit_code == 0
+
+
+def test_missing_credentials_are_told_without_a_traceback(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from botocore.exceptions import NoCredentialsError
+
+    class Keyless:
+        def all(self) -> None:
+            raise NoCredentialsError
+
+    monkeypatch.setattr(Runtime, "keys", Keyless())
+    result = shell("keys", "list", "--table", "T")
+    assert result.exit_code == 1
+    assert "credentials" in result.stderr
+
+
+# --- the program itself ----------------------------------------------------------------------------------------------
+
+
+def test_help_explains_the_exit_codes_and_names_every_command() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert "Exit codes" in result.output
+    for name in COMMANDS:
+        assert name in result.output
+
+
+def test_help_loads_neither_the_client_nor_boto3_nor_rich() -> None:
+    program = (
+        "import sys; from ringfence.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'boto3', 'botocore', 'msgspec', 'rich', 'aws_lambda_powertools'} & sys.modules.keys()), file=sys.stderr)"
+    )
+    paths = {"PYTHONPATH": str(Path(keys_command.__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=paths, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["dev", "demo"])
+def test_a_missing_optional_dependency_says_what_to_install(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setitem(sys.modules, f"ringfence.cli.{command}", None)  # as if an import in it had failed
+    result = CliRunner().invoke(main, [command])
+    assert result.exit_code == 1
+    assert "pip install 'ringfence[dev]'" in result.output
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    assert CliRunner().invoke(main, ["frobnicate"]).exit_code == 2
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("ringfence ")

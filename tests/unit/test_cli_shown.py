@@ -1,0 +1,60 @@
+"""Text made fit for a terminal, and durations as people write them."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ringfence.cli.durations import DURATION
+from ringfence.cli.shown import json_line, safe
+
+
+@given(st.text())
+def test_shown_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
+    shown = safe(text)
+    assert shown.isprintable()
+    assert not set(shown) & set("\n\r\x1b\x7f\x9b\xad\u202e\u2066\u2028\u200f\ufeff")
+
+
+def test_what_is_written_out_can_be_read() -> None:
+    assert safe("a\x1b[2J\u202e\U000e0041") == "a\\x1b[2J\\u202e\\U000e0041"
+
+
+def test_ordinary_text_of_every_language_is_left_alone() -> None:
+    text = "Grüße, 世界 😀 — naïve «quotes»"
+    assert safe(text) == text
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_json_on_one_line_of_ascii_says_the_same(value: object) -> None:
+    line = json_line(json.dumps(value, ensure_ascii=False, indent="\t"))
+    assert line.isascii()
+    assert not set(line) & set("\n\r\t\x7f\x1b")
+    assert json.loads(line) == value
+
+
+def test_json_keeps_the_spelling_of_numbers() -> None:
+    assert (
+        json_line('{"a":\t1.10,\r\n"b": 1E5, "c": "é\x7f😀"}') == '{"a": 1.10,  "b": 1E5, "c": "\\u00e9\\u007f\\ud83d\\ude00"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("10", 10), ("10s", 10), ("250ms", 0.25), ("1.5m", 90), ("2h", 7_200), ("7d", 604_800), (" 3 H ", 10_800)],
+)
+def test_durations_are_read(written: str, seconds: float) -> None:
+    assert DURATION.convert(written, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("written", ["", "s", "-1s", "1w", "1e3", "nan", "inf", "1 2s", "0x10"])
+def test_what_is_no_duration_is_refused(written: str) -> None:
+    with pytest.raises(click.BadParameter):
+        DURATION.convert(written, None, None)

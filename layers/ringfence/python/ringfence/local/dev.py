@@ -177,11 +177,16 @@ class Dev:
         """The processes of a function that live and are ready."""
         return self._pool(function).pids()
 
-    def environment(self, function: str) -> dict[str, str]:
-        """The variables with which `ringfence.runtime`, in the caller's process, is what it is in this function."""
-        deployment = _there(self._deployment)
-        self._pool(function)
-        return {**settings_of(deployment.functions[function], self.endpoint, self._auth), **self._extra_of(function)}
+    def environment(self, function: str | None = None) -> dict[str, str]:
+        """The variables with which `ringfence.runtime`, in the caller's process, is what it is in this function.
+
+        Without a name, those of all functions together, as the last of them in the template has them.
+        """
+        plans = _there(self._deployment).functions
+        variables: dict[str, str] = {}
+        for name in plans if function is None else (self._pool(function).function.name,):
+            variables |= {**settings_of(plans[name], self.endpoint, self._auth), **self._extra_of(name)}
+        return variables
 
     def restart(self, function: str, extra_env: Mapping[str, str] | None = None) -> None:
         """Replace all processes of a function, ``extra_env`` added to their environment (and not to later restarts')."""

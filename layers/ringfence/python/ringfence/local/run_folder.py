@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 _KEPT_RUNS = 5
@@ -25,6 +27,18 @@ def make_run_folder(project: Path) -> Path:
             continue
         (folder / "logs").mkdir()
         return folder
+
+
+def write_environment(folder: Path, variables: Mapping[str, str]) -> Path:
+    """Keep the variables where a shell can read them, also as ``.ringfence/latest/environment``. Returns that path."""
+    file = folder / "environment"
+    file.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())))
+    latest = folder.parent / "latest"
+    fresh = folder.parent / f".latest-{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(folder.name)
+    fresh.replace(latest)
+    return latest / file.name
 
 
 def _forget_old(runs: Path) -> None:

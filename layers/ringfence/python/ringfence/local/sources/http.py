@@ -90,8 +90,6 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    server_version = "ringfence-dev"
-    sys_version = ""
     protocol_version = "HTTP/1.1"
     wbufsize = -1
     disable_nagle_algorithm = True
@@ -152,6 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD" and answer.status not in (204, 304):
             self.wfile.write(answer.body)
         self.wfile.flush()
+
+    def version_string(self) -> str:
+        return "ringfence-dev"
 
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -1,0 +1,96 @@
+"""``ringfence demo``: the whole system at work on real files, with a frozen and a killed worker."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from ringfence.cli.api_command import told
+from ringfence.cli.output import Output
+from ringfence.local.demo.reckoning import Verdict
+from ringfence.local.demo.run import run
+from ringfence.local.demo.screen import Screen
+from ringfence.local.demo.sources import Sources, files_in, standard_library
+from ringfence.local.demo.system import WORKER, System
+from ringfence.local.dev import Dev
+
+if TYPE_CHECKING:
+    from ringfence.local.emulator import Startable
+
+INTERRUPTED = 130
+"""128 + SIGINT, as shells tell it."""
+
+DISAGREEMENTS_SHOWN = 20
+
+LEAST_WORKERS = 2
+"""One to freeze, and one to take its jobs over."""
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--emulator",
+    type=click.Choice(["ministack", "moto"]),
+    default="ministack",
+    show_default=True,
+    help="What stands in for AWS; moto is much slower.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=LEAST_WORKERS, max=64), default=3, show_default=True, help="Worker processes."
+)
+@click.option("--keep", is_flag=True, help="Leave everything running afterwards, until Ctrl-C.")
+@click.option(
+    "--template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default="template.yaml",
+    show_default=True,
+    help="The SAM template to run.",
+)
+@told
+def demo(*, folder: Path | None, emulator: str, workers: int, keep: bool, template: Path, output: Output) -> int:
+    """Index the Python files of FOLDER, or of the standard library, while workers come to harm.
+
+    Starts the whole system on this machine. One job per file counts what is in it and adds that to a total of its package.
+    Meanwhile one worker is frozen past its lease and thawed too late, and another is killed. In the end every row is compared
+    with a plain loop over the same files.
+
+    The last line is a JSON object. Exit code 0 only if no effect is lost or doubled, the thawed worker's late writes were
+    refused, and every number agrees.
+    """
+    screen = Screen(quiet=output.as_json)
+    sources = standard_library() if folder is None else files_in(folder)
+    dev = Dev(
+        template,
+        emulator=cast("Startable", emulator),
+        processes={WORKER: workers},
+        parameters={"DefaultQueueMaximumConcurrency": str(workers)},
+        tell=screen.say,
+    )
+    try:
+        with dev:
+            return _on(dev, sources, template.resolve().parent / "functions" / "worker", screen, output, keep=keep)
+    except KeyboardInterrupt:
+        screen.say("interrupted; everything is stopped")
+        return INTERRUPTED
+
+
+def _on(dev: Dev, sources: Sources, worker_folder: Path, screen: Screen, output: Output, *, keep: bool) -> int:
+    screen.say(f"ready: the API answers at {dev.api_url}, logs are in {dev.logs}")
+    verdict = run(sources, System(dev, worker_folder), screen)
+    _complain(verdict, output)
+    output.json(verdict.summary)
+    if keep:
+        screen.say(f"the API still answers at {dev.api_url}; Ctrl-C ends it")
+        with suppress(KeyboardInterrupt):
+            dev.wait()
+    return 1 if verdict.disagreements else 0
+
+
+def _complain(verdict: Verdict, output: Output) -> None:
+    for line in verdict.disagreements[:DISAGREEMENTS_SHOWN]:
+        output.note(f"disagreement: {line}")
+    if more := verdict.disagreements[DISAGREEMENTS_SHOWN:]:
+        output.note(f"… and {len(more)} more")

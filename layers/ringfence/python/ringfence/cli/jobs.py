@@ -115,7 +115,7 @@ def _tell(output: Output, job: JobSnapshot) -> None:
 
 
 def _row(job: JobSnapshot) -> list[str]:
-    created = job.document.created_at
+    created = job.document.created_at.partition(".")[0] + "Z"  # to the second: a terminal is narrow
     return [job.job_id, job.state, job.name, job.queue, str(job.attempts), created, shortened(job.error or "", 120)]
 
 

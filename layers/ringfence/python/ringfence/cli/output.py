@@ -54,8 +54,8 @@ class Output:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in headings:
-            table.add_column(heading, overflow="fold")
+        for column, heading in enumerate(headings):
+            table.add_column(heading, overflow="fold", no_wrap=column == 0)  # what names the row is there to be copied
         for row in rows:
             table.add_row(*(Text(safe(cell)) for cell in row))
         _console(stderr=False).print(table)

@@ -85,7 +85,7 @@ def _submit_many(client: Client, output: Output, template: JobRequest, many: IO[
     numbers: list[int] = []
     refused: list[tuple[int, RingfenceError]] = []
     told = 0
-    with output.progress("Submitting", None) as progress:
+    with output.progress("Submitting", _lines_in(many)) as progress:
         for outcomes in client.submit_in_batches(_requests(template, many, numbers)):
             for number, outcome in zip(numbers[told:], outcomes, strict=False):
                 _tell(output, number, outcome)
@@ -94,6 +94,18 @@ def _submit_many(client: Client, output: Output, template: JobRequest, many: IO[
             told += len(outcomes)
             progress.advance(len(outcomes))
     return _sum_up(output, told, refused)
+
+
+def _lines_in(many: IO[str]) -> int | None:
+    """How many jobs there are, None for a pipe."""
+    try:
+        if not many.seekable():
+            return None
+        count = sum(1 for line in many if line.strip())
+        many.seek(0)
+    except UnicodeDecodeError:
+        raise click.UsageError("the file is not UTF-8") from None
+    return count
 
 
 def _requests(template: JobRequest, many: IO[str], numbers: list[int]) -> Iterator[JobRequest]:

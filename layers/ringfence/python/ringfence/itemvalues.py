@@ -39,6 +39,12 @@ def number(value: Decimal) -> int | Decimal:
     return numerator if denominator == 1 else _trimmed(value)
 
 
+def number_text(value: int | Decimal) -> str:
+    """A number that `exact` let pass, as DynamoDB is told it: a long row of zeros as an exponent."""
+    text = str(value)
+    return text if len(text) <= MAX_DIGITS else str(_trimmed(Decimal(value)))
+
+
 def _exact(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise _bad(path, f"is nested deeper than {MAX_DEPTH} levels")

@@ -15,7 +15,7 @@ from ringfence.aws.expressions import Placeholders
 from ringfence.aws.rows import AttributeValue
 from ringfence.effect_rules import bad_effect, ensure_sound
 from ringfence.effects import VERSION_ATTRIBUTE, Check, Delete, Effect, Item, Put, Update
-from ringfence.itemvalues import exact, number
+from ringfence.itemvalues import exact, number, number_text
 
 KEY_TYPES = ("S", "N", "B")
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.CoreComponents.html"""
@@ -24,7 +24,14 @@ MAX_ABSENCE_TERMS = 100
 """Attributes that may be asked about in one condition: an expression has at most 4 KB."""
 
 
-class _Exact(TypeDeserializer):  # type: ignore[misc]  # boto3 has no types
+class _ExactSerializer(TypeSerializer):  # type: ignore[misc]  # boto3 has no types
+    """Writes every number that `exact` lets pass; boto3's own stumbles over 10**40."""
+
+    def _serialize_n(self, value: int | Decimal) -> str:
+        return number_text(value)
+
+
+class _ExactDeserializer(TypeDeserializer):  # type: ignore[misc]  # boto3 has no types
     """Reads whole numbers as int, others as `Decimal`, and bytes as bytes."""
 
     def _deserialize_n(self, value: str) -> int | Decimal:
@@ -34,7 +41,7 @@ class _Exact(TypeDeserializer):  # type: ignore[misc]  # boto3 has no types
         return bytes(value)
 
 
-_serializer, _deserializer = TypeSerializer(), _Exact()
+_serializer, _deserializer = _ExactSerializer(), _ExactDeserializer()
 
 
 def serialized(item: Item) -> dict[str, AttributeValue]:

@@ -21,6 +21,9 @@ ROW_BYTES = 1024
 INLINE_BYTES = 600
 """UTF-8 bytes of a text that may lie in the row."""
 
+NAME_BYTES = 1
+"""Of the attribute that holds a text."""
+
 _MARK = "m" * 16
 _TIME = 1_999_999_999_999
 _ATTEMPT = PastAttempt(9_999, _TIME, _TIME + 9_999_999, "lost")
@@ -76,24 +79,24 @@ def sort_key(field: str, write_id: str) -> str:
 def _texts_apart(job: Job, written: Collection[str]) -> list[str]:
     room = ROW_BYTES - _bytes_without_texts(job)
     for field in TEXTS.keys() - written:
-        size = _size(job, field)
+        text_bytes = _text_bytes(job, field)
         # Taken for inline whenever it may be, for the row does not tell: at worst a text goes apart that need not.
-        room -= size if size <= INLINE_BYTES else 0
+        room -= text_bytes + NAME_BYTES if 0 < text_bytes <= INLINE_BYTES else 0
     apart = []
     for field in (field for field in TEXTS if field in written):
-        size = _size(job, field)
-        if size > min(INLINE_BYTES, room):
-            apart.append(field)
+        text_bytes = _text_bytes(job, field)
+        if text_bytes <= INLINE_BYTES and text_bytes + NAME_BYTES <= room:
+            room -= text_bytes + NAME_BYTES
         else:
-            room -= size
+            apart.append(field)
     return apart
 
 
-def _size(job: Job, field: str) -> int:
+def _text_bytes(job: Job, field: str) -> int:
     text = getattr(job, field)
     if text is None and field == "payload":
         return INLINE_BYTES  # a row from a listing, whose payload was not loaded
-    return 0 if text is None else len(text.encode()) + 1
+    return 0 if text is None else len(text.encode())
 
 
 def _bytes_without_texts(job: Job) -> int:

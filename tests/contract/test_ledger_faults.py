@@ -1,4 +1,4 @@
-"""What DynamoDB answers to plain requests when it cannot or will not. moto never says it, so it is injected in front of boto3."""
+"""What DynamoDB answers when it cannot or will not. moto never says it, so it is injected in front of boto3."""
 
 from __future__ import annotations
 

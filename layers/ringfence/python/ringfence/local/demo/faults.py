@@ -86,10 +86,10 @@ class Saboteur:
     # --- choosing ----------------------------------------------------------------------------------------------------
 
     def _stop_one(self, but: Collection[int] = ()) -> Stopped:
-        """Stop a process that holds a claim, before the signal and after it."""
+        """Stop a process that holds a claim, before the signal and after it. A killed one still does, until others have it."""
         while not self._over.is_set():
             self._listen()
-            alive = set(self._workers()) - set(but)
+            alive = set(self._workers()) - set(but) - ({self._killed.pid} if self._killed else set())
             for claim in self._claims.newest_first():
                 if claim.pid in alive and claim.is_held(self._ledger):
                     stopped = self._stop(claim.pid)

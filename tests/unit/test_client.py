@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+
 from ringfence import App, Context, Dead
 from ringfence.client import Client, JobRequest, RawJson, Submitted
 from ringfence.errors import NotFound, Rejected, StillRunning, Unavailable
@@ -269,7 +270,7 @@ def test_a_kept_alive_connection_is_used_again(front: Front, client: Client, mon
 
 def test_a_connection_that_was_closed_while_idle_is_opened_again_at_once(client: Client, clock: ManualClock) -> None:
     client.submit("double")
-    own = client._transport._connection()
+    (own,) = client._transport._idle
     assert own.sock is not None
     own.sock.shutdown(socket.SHUT_RDWR)
     client.submit("double")

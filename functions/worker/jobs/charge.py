@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
-from ringfence import Backoff, Context, Dead
 
 from jobs.registry import app
+from ringfence import Backoff, Context, Dead
 
 AccountId = Annotated[str, Meta(min_length=1, max_length=128)]
 Cents = Annotated[int, Meta(gt=0)]

@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 from msgspec import Meta
-from ringfence import Context, Dead
-from ringfence.aws.clients import client
 
 from jobs.module_counts import MAX_SOURCE_BYTES, Unparseable, count_module, package_of
 from jobs.registry import app
+from ringfence import Context, Dead
+from ringfence.aws.clients import client
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
 Key = Annotated[str, Meta(min_length=1, max_length=1024)]

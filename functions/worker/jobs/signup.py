@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
-from ringfence import Context
 
 from jobs.registry import app
+from ringfence import Context
 
 Email = Annotated[str, Meta(pattern=r"^[^@\s]+@[^@\s]+\Z", max_length=254)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -77,7 +77,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections of all threads."""
+        """Close every connection that no call is using."""
         self._transport.close()
 
     # --- submitting --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How the `Client` reaches the API: one kept-alive connection per thread, and patience.
+"""How the `Client` reaches the API: kept-alive connections, as many as there were callers at once, and patience.
 
 Everything the client sends may be sent twice (submissions carry an idempotency key), so a lost connection, a 429 or a 503 is
 answered by sending the same bytes again, with jittered backoff, for a bounded time.
@@ -11,7 +11,6 @@ import os
 import random
 import ssl
 import threading
-import weakref
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -67,9 +66,9 @@ class Transport:
         self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_seconds, self._retry_seconds = timeout_seconds, retry_seconds
         self._clock, self._random = clock, random_source
-        self._own = threading.local()
-        self._open: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
-        self._opening = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._process = os.getpid()
+        self._lock = threading.Lock()
         self._tls = ssl.create_default_context() if self._secure else None
 
     def call(
@@ -111,24 +110,26 @@ class Transport:
             self._clock.sleep(pause)
 
     def close(self) -> None:
-        """Close the connections of all threads."""
-        with self._opening:
-            for connection in list(self._open):
-                connection.close()
+        """Close every connection that no call is using."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     def _send(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_seconds: float, tries: int
     ) -> Answer:
-        connection = self._connection()
+        connection = self._borrow()
         kept_alive = connection.sock is not None
         try:
             return self._exchange(connection, method, path, body, headers, timeout_seconds, tries)
         except ConnectionError:
-            connection.close()
             if not kept_alive:
                 raise
-        # The server had closed an idle connection: no reason to wait.
-        return self._exchange(connection, method, path, body, headers, timeout_seconds, tries + 1)
+            # The server had closed an idle connection: no reason to wait.
+            return self._exchange(connection, method, path, body, headers, timeout_seconds, tries + 1)
+        finally:
+            self._give_back(connection)
 
     def _exchange(
         self,
@@ -152,18 +153,22 @@ class Transport:
             connection.close()  # half an exchange: whatever comes next on it would be misread
             raise
 
-    def _connection(self) -> http.client.HTTPConnection:
-        owner = os.getpid()
-        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if connection is None or self._own.process != owner:
-            if self._secure:
-                connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls)
-            else:
-                connection = http.client.HTTPConnection(self._host, self._port)
-            self._own.connection, self._own.process = connection, owner
-            with self._opening:
-                self._open.add(connection)
-        return connection
+    def _borrow(self) -> http.client.HTTPConnection:
+        """A connection of this caller's own until it is given back: an idle one, or one still to be opened."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._idle, self._process = [], os.getpid()  # a fork: the parent goes on using its connections
+            if self._idle:
+                return self._idle.pop()
+        if self._secure:
+            return http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+        return http.client.HTTPConnection(self._host, self._port)
+
+    def _give_back(self, connection: http.client.HTTPConnection) -> None:
+        if connection.sock is None:
+            return  # it failed, or the server closed it
+        with self._lock:
+            self._idle.append(connection)
 
 
 def error_of(problem: Problem) -> Rejected | Unavailable:

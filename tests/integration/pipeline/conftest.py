@@ -1,0 +1,39 @@
+"""The template's whole system for a module's tests: on each emulator, or on the one that AWS_ENDPOINT_URL names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringfence.aws import clients
+from ringfence.local.dev import Dev
+from ringfence.runtime import Runtime
+from ringfence.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+
+EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else ["ministack", "moto"]
+
+
+@pytest.fixture(scope="session", params=EMULATORS)
+def dev(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    """A running system. Session-wide: its start is most of what a test would wait for."""
+    emulator = None if request.param == "given" else request.param
+    with Dev(ROOT / "template.yaml", emulator=emulator, run_folder=tmp_path_factory.mktemp("run")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def here(dev: Dev) -> Iterator[Runtime]:
+    """The core in this process, over the same stores as the functions."""
+    environment = dev.environment()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            if name.startswith("AWS_"):
+                patch.setenv(name, value)
+        clients.forget()
+        yield Runtime(Settings.from_environment(environment))
+    clients.forget()

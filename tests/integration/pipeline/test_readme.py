@@ -1,0 +1,80 @@
+"""What the README prints works as printed, against the running system."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringfence.local.dev import Dev
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+RINGFENCE = Path(sys.executable).parent / "ringfence"
+PRINTED_API = "http://127.0.0.1:8080"
+
+
+def block(info: str, having: str) -> str:
+    """The one fenced block with this info string that contains ``having``."""
+    (found,) = [text for text in re.findall(rf"```{re.escape(info)}\n(.*?)```", README, re.DOTALL) if having in text]
+    return str(found)
+
+
+def run(command: list[str], dev: Dev, text: str | None = None) -> str:
+    environment = {**os.environ, "API": dev.api_url, "RINGFENCE_URL": dev.api_url}
+    done = subprocess.run(command, input=text, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_the_curl_lines_answer_what_their_comments_say(dev: Dev) -> None:
+    told = run(["bash", "-euo", "pipefail"], dev, block("sh try", "curl -si $API/v1/jobs"))
+    statuses = [int(status) for status in re.findall(r"HTTP/1\.1 (\d+)", told)]
+    assert statuses == [202, 202, 202, 422, 422, 200, 404, 200, 200, 200]
+    assert re.search(r"location: /v1/jobs/[a-z2-7]{26}\n", told, re.IGNORECASE)
+    assert '"pointer":"/max_attempts"' in told.replace(" ", "")
+    assert '"state":"succeeded"' in told.replace(" ", "")
+    first, repeated = re.findall(r'"job_id": ?"([a-z2-7]{26})"', told)[1:3]
+    assert first == repeated
+
+
+def test_the_command_lines_work_as_printed(dev: Dev) -> None:
+    for line in block("sh", "ringfence submit signup --payload").strip().splitlines():
+        printed = line.replace(".venv/bin/ringfence", str(RINGFENCE))
+        assert run(["bash", "-c", printed], dev)
+
+
+def test_the_python_lines_work_as_printed(dev: Dev) -> None:
+    code = block("python", "from ringfence import Client").replace(PRINTED_API, dev.api_url)
+    assert run([sys.executable, "-c", code], dev).strip() == "succeeded"
+
+
+def test_a_key_is_asked_for_when_keys_are_on_and_a_made_one_opens(tmp_path: Path) -> None:
+    with Dev(ROOT / "template.yaml", emulator="ministack", auth="api-key", run_folder=tmp_path) as guarded:
+        curl = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}"]
+        assert run([*curl, f"{guarded.api_url}/v1/jobs"], guarded) == "401"
+        environment = {**os.environ, **guarded.environment("GatewayFunction")}
+        made = subprocess.run(
+            [str(RINGFENCE), "keys", "create", "--json"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        secret = json.loads(made.stdout)["api_key"]
+        authorization = ["-H", f"Authorization: Bearer {secret}"]
+        assert run([*curl, *authorization, f"{guarded.api_url}/v1/jobs"], guarded) == "200"
+
+
+@pytest.mark.parametrize("name", ["signup"])
+def test_the_job_printed_is_the_job_that_is_there(name: str) -> None:
+    printed = re.findall(r"ctx\.effects\.\w+\(\"\w+\"", block("python", f'@app.job("{name}"'))
+    there = (ROOT / "functions/worker/jobs" / f"{name}.py").read_text()
+    assert printed
+    assert all(call in there for call in printed)

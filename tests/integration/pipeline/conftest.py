@@ -26,7 +26,7 @@ def dev(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def here(dev: Dev) -> Iterator[Runtime]:
     """The core in this process, over the same stores as the functions."""
     environment = dev.environment()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -52,24 +51,6 @@ def test_the_command_lines_work_as_printed(dev: Dev) -> None:
 def test_the_python_lines_work_as_printed(dev: Dev) -> None:
     code = block("python", "from ringfence import Client").replace(PRINTED_API, dev.api_url)
     assert run([sys.executable, "-c", code], dev).strip() == "succeeded"
-
-
-def test_a_key_is_asked_for_when_keys_are_on_and_a_made_one_opens(tmp_path: Path) -> None:
-    with Dev(ROOT / "template.yaml", emulator="ministack", auth="api-key", run_folder=tmp_path) as guarded:
-        curl = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}"]
-        assert run([*curl, f"{guarded.api_url}/v1/jobs"], guarded) == "401"
-        environment = {**os.environ, **guarded.environment("GatewayFunction")}
-        made = subprocess.run(
-            [str(RINGFENCE), "keys", "create", "--json"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        secret = json.loads(made.stdout)["api_key"]
-        authorization = ["-H", f"Authorization: Bearer {secret}"]
-        assert run([*curl, *authorization, f"{guarded.api_url}/v1/jobs"], guarded) == "200"
 
 
 @pytest.mark.parametrize("name", ["signup"])

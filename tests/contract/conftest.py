@@ -12,6 +12,7 @@ import pytest
 import yaml
 from botocore.config import Config
 from moto import mock_aws
+
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.given import Given

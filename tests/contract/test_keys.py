@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from ringfence.aws.keys import DynamoKeys
 from ringfence.memory.keys import MemoryKeys
 from ringfence.testing.keys_contract import KeysContract

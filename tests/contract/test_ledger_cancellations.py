@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.change import Refused, Written, apply
 from ringfence.effects import Check, Effect, Put, Update

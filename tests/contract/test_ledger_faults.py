@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+
 from ringfence import transitions
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.change import Refused, Written, apply

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+
 from ringfence.change import Refused, Written
-from ringfence.effects import Delete, Update
-from ringfence.errors import Rejected, RingfenceError
+from ringfence.effects import Delete, Effect, Put, Update
+from ringfence.errors import RingfenceError
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.ledger import MemoryLedger
+from ringfence.testing.effect_steps import ensure_rejected
 from ringfence.testing.given import Given
 from ringfence.testing.ledger_contract import LedgerContract
 
@@ -48,11 +50,18 @@ class TestMemoryLedger(LedgerContract):
             assert [row.token for row in written] == [1]
             assert outcomes.count(Refused(written[0])) == THREADS - 1
 
-    def test_a_key_with_more_than_the_key_is_the_jobs_fault(self, given: Given, ledger: MemoryLedger) -> None:
-        """As on DynamoDB; moto takes it, so it is no part of the contract."""
-        delete = Delete(table="Users", key={"email": "a", "more": 1})
-        with pytest.raises(Rejected):
-            ledger.write(given.success(given.running()), [delete], request_token=given.mark())
+    @pytest.mark.parametrize(
+        "effect",
+        [
+            Put(table="Users", item={"name": "no key"}),
+            Update(table="Visits", key={"email": "a"}, set={"n": 1}),
+            Delete(table="Users", key={"email": "a", "more": 1}),
+        ],
+        ids=["none", "half", "more than the key"],
+    )
+    def test_a_key_that_is_not_the_tables_is_the_jobs_fault(self, given: Given, ledger: MemoryLedger, effect: Effect) -> None:
+        """As on DynamoDB. Each emulator takes one or another of these, so they are no part of the contract."""
+        ensure_rejected(given, ledger, effect)
 
     def test_a_request_token_for_other_content_is_a_mistake(self, given: Given, ledger: MemoryLedger) -> None:
         job, token = given.running(), given.mark()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.ledger_contract import LedgerContract

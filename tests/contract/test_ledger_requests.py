@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from ringfence import transitions
 from ringfence.aws.itemsize import item_bytes
 from ringfence.aws.layout import ROW_BYTES

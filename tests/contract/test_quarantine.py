@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from ringfence.aws.quarantine import MAX_DATA_BYTES, DynamoQuarantine
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.quarantine import MemoryQuarantine

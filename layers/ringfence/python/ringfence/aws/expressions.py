@@ -87,12 +87,16 @@ def _compiled(condition: Condition, placeholders: Placeholders) -> str:
             return f"{_name(field, placeholders)} <= {_value(field, limit, placeholders)}"
         case Below(field, other):
             return f"{_name(field, placeholders)} < {_name(other, placeholders)}"
+        case Any_(()):
+            return f"attribute_not_exists({placeholders.name('pk')})"
+        case All(()):
+            return f"attribute_exists({placeholders.name('pk')})"
+        case Any_((only,)) | All((only,)):
+            return _compiled(only, placeholders)  # DynamoDB refuses redundant parentheses
         case Any_(conditions):
-            never = f"attribute_not_exists({placeholders.name('pk')})" if not conditions else ""
-            return "(" + (never or " OR ".join(_compiled(each, placeholders) for each in conditions)) + ")"
+            return "(" + " OR ".join(_compiled(each, placeholders) for each in conditions) + ")"
         case All(conditions):
-            always = f"attribute_exists({placeholders.name('pk')})" if not conditions else ""
-            return "(" + (always or " AND ".join(_compiled(each, placeholders) for each in conditions)) + ")"
+            return "(" + " AND ".join(_compiled(each, placeholders) for each in conditions) + ")"
 
 
 def _update(change: Change, apart: Mapping[str, str], placeholders: Placeholders) -> str:

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from ringfence.aws.dynamo_calls import calling
 from ringfence.aws.failures import code_of
-from ringfence.aws.rows import Item
+from ringfence.aws.rows import Item, is_storable_id
 from ringfence.errors import Rejected, Unavailable
 from ringfence.ports import ApiKey
 
@@ -28,6 +28,8 @@ class DynamoKeys:
 
     def find(self, sha256: str) -> ApiKey | None:
         """The key of this secret; strongly consistent, so that a removed key opens nothing."""
+        if not is_storable_id(_by_secret(sha256)["pk"]["S"]):
+            return None
         with calling("look up an API key"):
             found = self._get(_by_secret(sha256))
         return None if found is None else _from_item(found)

@@ -67,7 +67,7 @@ class LedgerRegistering:
         assert ledger.get(full.job_id) == full
 
     def test_an_expired_row_counts_as_absent(self, given: Given, ledger: Ledger) -> None:
-        dead = given.dead()
+        dead = given.dead(tenant=f"tenant-{given.mark()}")
         given.clock.advance(RETENTION_SECONDS)
         assert ledger.get(dead.job_id) == dead
         given.clock.advance(1)

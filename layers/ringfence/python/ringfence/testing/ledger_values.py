@@ -87,7 +87,6 @@ class LedgerValues:
         "effect",
         [
             Put(table="Nowhere", item=user()),
-            Put(table="Users", item={"name": "no key"}),
             Put(table="Users", item={"email": ""}),
             Put(table="Users", item={}, unless_exists=True),
             Put(table="Users", item=user(), version=-1),
@@ -96,7 +95,6 @@ class LedgerValues:
             Update(table="Users", key=user(), set={"version": 1}, version=1),
             Update(table="Users", key=user(), set={"email": "other"}),
             Update(table="Users", key=user(), add={"n": "one"}),
-            Update(table="Visits", key=user(), set={"n": 1}),
             Check(table="Users", key={}),
             Check(table="Users", key=user(), exists=False, version=1),
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -71,11 +72,11 @@ class MemorySystem:
         self.relay = Relay(self.services, self.queues)
         self.timers = Timers(self.services, self.queues, self.last_resort)
 
-    def worker(self, name: str = "worker-a", *, heartbeats: bool = False) -> Worker:
-        """A worker process of its own name."""
+    def worker(self, name: str = "worker-a", *, heartbeats: bool = False, clock: Clock | None = None) -> Worker:
+        """A worker process of its own name, and with a clock of its own if one is given."""
         return Worker(
             self.app,
-            self.services,
+            self.services if clock is None else dataclasses.replace(self.services, clock=clock),
             name=name,
             threads=self.threads,
             lease_seconds=self.lease_seconds,

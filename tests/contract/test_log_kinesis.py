@@ -7,6 +7,7 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+
 from ringfence.aws.log import KinesisLog
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Log

@@ -1,6 +1,7 @@
 """The log contract on the engine in memory."""
 
 import pytest
+
 from ringfence.memory.log import MemoryLog
 from ringfence.testing.log_contract import LogContract, Stored
 

@@ -1,6 +1,7 @@
 """The queue contract on the engine in memory."""
 
 import pytest
+
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.queue import MemoryQueue
 from ringfence.ports import Queue

@@ -7,6 +7,7 @@ import boto3
 import moto.sqs.models
 import pytest
 from moto import mock_aws
+
 from ringfence.aws.queue import SqsQueue
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ringfence import App, Context
 from ringfence.app import duration_seconds
 from ringfence.errors import Dead

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+
 from ringfence import App, Context, Dead
 from ringfence.cli import keys as keys_command
 from ringfence.cli.main import COMMANDS, main

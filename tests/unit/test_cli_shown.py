@@ -8,6 +8,7 @@ import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ringfence.cli.durations import DURATION
 from ringfence.cli.shown import json_line, safe
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
+
 from ringfence.aws import clients
 
 SERVICES = ("sqs", "kinesis", "dynamodb", "s3")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+
 from ringfence import App, Context
 from ringfence.errors import Rejected
 from ringfence.gateway import MAX_PAYLOAD_BYTES, Accepted, Refusal, Submission

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ringfence import App
 from ringfence.http.auth import CACHE_ENTRIES, CACHE_SECONDS, SCOPES, Authenticator
 from ringfence.http.routes import ROUTES

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+
 from ringfence import App
 from ringfence.testing.memory_api import MemoryApi
 from ringfence.testing.system import MemorySystem

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
 from ringfence import App, Context, Dead
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import SetAside

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+
 from ringfence import App
 from ringfence.http import openapi
 from ringfence.http.routes import ROUTES

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+
 from ringfence import App
 from ringfence.gateway import MAX_PAYLOAD_BYTES
 from ringfence.http.request import MAX_BODY_BYTES

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from jobs import app
 from ringfence import App, Context
 from ringfence.effects import Effect, Update

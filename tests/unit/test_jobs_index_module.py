@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from jobs import app
 from moto import mock_aws
+
+from jobs import app
 from ringfence.aws import clients
 from ringfence.job import Job, State
 from ringfence.testing.port_faults import Crash as WorkerDied

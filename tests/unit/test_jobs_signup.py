@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from jobs import app
 from ringfence.job import Job, State
 from ringfence.testing.port_faults import Faulty, reply_lost

@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+
 from ringfence import jsontext
 from ringfence.errors import Rejected
 

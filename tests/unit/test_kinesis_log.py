@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, ParamValidationError, ReadTimeoutError
+
 from ringfence.aws.log import ATTEMPTS, BUDGET_SECONDS, KinesisLog
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.telemetry import MemoryTelemetry

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from ringfence import App, Context
 from ringfence.errors import LeaseLost
 from ringfence.job import State

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from ringfence.local.invocation import Outcome
 from ringfence.local.sources.batch_response import failed_items
 from ringfence.local.sources.kinesis_batch import MAX_EVENT_BYTES, Piece, Record, after, event_of, fitting, too_old

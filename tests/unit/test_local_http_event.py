@@ -7,6 +7,7 @@ from email.message import Message
 from typing import Any
 
 import pytest
+
 from ringfence.local.event_sources import Route
 from ringfence.local.sources.http_event import BadAnswer, Matched, Request, answer_of, event_of
 from ringfence.local.sources.http_routes import match

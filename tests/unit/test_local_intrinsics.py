@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from ringfence.local.intrinsics import Deciding, Filling, Unresolvable, references
 
 PARAMETERS = {"Stage": "prod", "Count": "-1", "Empty": ""}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+
 from ringfence.local.event_sources import KinesisMapping
 from ringfence.local.invocation import Outcome
 from ringfence.local.sources.failed_batches import FailedBatches

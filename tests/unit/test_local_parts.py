@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+
 from ringfence.local import ministack_environment
 from ringfence.local.endpoint import Endpoint, NotAnEmulator, other_endpoint
 from ringfence.local.log_follower import LogFollower

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+
 from ringfence.local.invocation import Outcome
 from ringfence.local.pool import Function, FunctionBroken, Pool, PoolSize, Replaced
 
@@ -107,6 +108,13 @@ def eventually(look: Callable[[], Any], seconds: float = 20.0) -> Any:
         assert time.monotonic() < deadline, "it never came to be"
         time.sleep(0.005)
     return found
+
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, and wait until it has had its effect: a signal is only noted when `os.kill` returns."""
+    os.kill(pid, signal.SIGSTOP)
+    if sys.platform == "linux":
+        eventually(lambda: b") T " in Path(f"/proc/{pid}/stat").read_bytes())
 
 
 def is_alive(pid: int) -> bool:
@@ -211,6 +219,17 @@ def test_an_idle_process_that_is_killed_is_replaced(run: Callable[..., Running])
     assert running.call().value()["pid"] != victim
 
 
+def test_an_invocation_that_a_dead_process_never_read_is_run_by_another(run: Callable[..., Running]) -> None:
+    running = run(2)
+    for _ in range(20):
+        victim = running.call().value()["pid"]
+        # No look in between: the next invocation goes to the process that was active last, which may or may not be gone.
+        os.kill(victim, signal.SIGKILL)
+        outcome = running.call()
+        assert outcome.error is None, outcome.told()
+        eventually(lambda: len(running.pool.pids()) == 2)
+
+
 def test_what_a_process_has_started_dies_with_it(run: Callable[..., Running]) -> None:
     running = run(1)
     grandchild = running.call(do="spawn").value()
@@ -237,7 +256,7 @@ def test_a_frozen_process_holds_only_its_own_invocation_until_its_time_limit(run
     running = run(2, timeout_seconds=2.0)
     held = running.calling(do="wait", touch="in", until="go")
     frozen = running.pid_that("in")
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     running.touch("go")
     assert {running.call().value()["pid"] for _ in range(20)}.isdisjoint({frozen})
     assert not held.done()
@@ -249,7 +268,7 @@ def test_a_frozen_process_that_is_thawed_in_time_answers(run: Callable[..., Runn
     running = run(1)
     held = running.calling(do="wait", touch="in", until="go")
     frozen = running.pid_that("in")
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     running.touch("go")
     os.kill(frozen, signal.SIGCONT)
     assert held.result(20).value()["pid"] == frozen
@@ -259,7 +278,7 @@ def test_a_frozen_process_that_is_thawed_in_time_answers(run: Callable[..., Runn
 def test_a_frozen_idle_process_is_passed_over(run: Callable[..., Running]) -> None:
     running = run(2)
     last_active = running.call().value()["pid"]
-    os.kill(last_active, signal.SIGSTOP)
+    freeze(last_active)
     assert {running.call().value()["pid"] for _ in range(10)} == set(running.pool.pids()) - {last_active}
 
 
@@ -269,7 +288,7 @@ def test_when_the_only_idle_process_is_frozen_an_invocation_waits_for_the_busy_o
     busy = running.calling(do="wait", touch="in", until="go")
     busy_pid = running.pid_that("in")
     (frozen,) = set(running.pool.pids()) - {busy_pid}
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     waiting = running.calling()
     running.touch("go")
     assert busy.result(20).error is None
@@ -280,7 +299,7 @@ def test_when_the_only_idle_process_is_frozen_an_invocation_waits_for_the_busy_o
 def test_when_all_processes_are_frozen_the_time_limit_frees_the_invocation(run: Callable[..., Running]) -> None:
     running = run(1, timeout_seconds=0.5)
     (frozen,) = running.pool.pids()
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     assert running.call().error == "Sandbox.Timedout"
     assert running.call().error is None
 
@@ -331,7 +350,7 @@ def test_nothing_is_left_after_a_stop_not_even_a_frozen_process(run: Callable[..
     pids = running.pool.pids()
     idle = next(pid for pid in pids if pid != busy)
     for frozen in (busy, idle):
-        os.kill(frozen, signal.SIGSTOP)
+        freeze(frozen)
     running.pool.stop()
     assert not any(is_alive(pid) for pid in pids)
     assert held.result(20).error is not None
@@ -361,6 +380,6 @@ def test_processes_die_with_a_parent_that_is_killed_even_frozen_ones(tmp_path: P
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(pids) == 2
         if sys.platform == "linux":  # elsewhere a frozen process cannot look for its parent
-            os.kill(pids[0], signal.SIGSTOP)
+            freeze(pids[0])
         parent.kill()
     eventually(lambda: not any(is_alive(pid) for pid in pids))

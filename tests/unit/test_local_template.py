@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from ringfence.local import left_out
 from ringfence.local.event_sources import KinesisMapping, Route, Schedule, SqsMapping, mapping_of, routes_of, schedules_of
 from ringfence.local.intrinsics import Filling

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+
 from ringfence.clock import SystemClock
 from ringfence.memory.clock import ManualClock
 

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.queue import MemoryQueue
 from ringfence.wire import Ticket, decode_ticket

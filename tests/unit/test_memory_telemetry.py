@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from ringfence.event_names import NEVER_TOLD
 from ringfence.memory.telemetry import MemoryTelemetry
 

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import pytest
+
 from ringfence.errors import Unavailable
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.queue import MemoryQueue

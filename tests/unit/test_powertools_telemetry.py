@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import ringfence
 from ringfence.aws.telemetry import MAX_FIELD_CHARACTERS, PowertoolsTelemetry
 from ringfence.event_names import LEVELS, METRICS, NEVER_TOLD

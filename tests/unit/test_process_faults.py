@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from ringfence.change import Change, all_of
 from ringfence.errors import Unavailable
 from ringfence.job import State

@@ -7,6 +7,7 @@ import gzip
 from typing import Any
 
 import pytest
+
 from ringfence import App, Context
 from ringfence.aws.events import reads_from_event
 from ringfence.job import State

@@ -9,6 +9,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from moto import mock_aws
+
 from ringfence.testing.faults import connect_timeout, edited, held, inject, read_timeout, refused, replaced, through
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, ParamValidationError
+
 from ringfence.aws.queue import SqsQueue, group_id, lease_from_event
 from ringfence.aws.sqs_batches import ENTRY_ATTEMPTS
 from ringfence.errors import Unavailable

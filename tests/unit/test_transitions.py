@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+
 from ringfence import transitions
 from ringfence.change import apply, holds
 from ringfence.job import TERMINAL, Job, PastAttempt, Progress, State

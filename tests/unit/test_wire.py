@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+
 from ringfence.errors import Poisoned
 from ringfence.wire import (
     MAX_JOBS_PER_RECORD,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from ringfence import App, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
 from ringfence.job import Job, State

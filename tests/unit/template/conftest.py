@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ringfence.local.intrinsics import Filling, Reference
 from ringfence.local.template import Template, read_template
 

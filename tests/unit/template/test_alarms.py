@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+
 from ringfence.event_names import METRICS
 from ringfence.local.intrinsics import Filling, references
 from ringfence.local.template import logical_id

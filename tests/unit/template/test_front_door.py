@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from samtranslator.yaml_helper import yaml_parse
+
 from ringfence.local.intrinsics import references
 from ringfence.local.template import logical_id
-from samtranslator.yaml_helper import yaml_parse
 
 from .conftest import TEMPLATE, Stack
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 
 import pytest
+from samtranslator.yaml_helper import yaml_parse
+
 from ringfence.local.intrinsics import Filling, references
 from ringfence.settings import Settings
-from samtranslator.yaml_helper import yaml_parse
 
 from .conftest import TEMPLATE, Stack
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+
 from ringfence.local.intrinsics import intrinsic
 from ringfence.local.template import logical_id
 

@@ -5,6 +5,8 @@ import json
 import os
 import time
 
+from history import record, seen  # the layer's
+
 
 def handler(event, context):
     path = event["rawPath"]
@@ -16,6 +18,13 @@ def handler(event, context):
         return {"statusCode": "teapot"}
     if path == "/sleep":
         time.sleep(float(event["queryStringParameters"]["seconds"]))
+    if path == "/meet":
+        wanted = event["queryStringParameters"]
+        record(how="meet", name=wanted["name"])
+        while seen(how="meet", name=wanted["name"]) < int(wanted["count"]):
+            time.sleep(0.005)
+    if path == "/size":
+        return {"statusCode": 200, "body": str(len(event["body"]))}
     if path == "/binary":
         return {
             "statusCode": 201,

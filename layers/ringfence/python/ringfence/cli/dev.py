@@ -113,7 +113,7 @@ def dev(
     """
     if emulator is not None and endpoint_url is not None:
         raise click.UsageError("--emulator starts an emulator and --endpoint-url uses one that runs: give one of them")
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
+    _log_to_stderr(verbose)
     system = Dev(
         template,
         emulator=cast("Startable | None", emulator),
@@ -135,6 +135,14 @@ def dev(
                 raise RingfenceError(system.wait())
     except Stopped as stopped:
         return exit_codes.OK if ready else _EXIT_BY_SIGNAL + stopped.signal_number
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    """Only our own words: libraries have theirs."""
+    ours = logging.getLogger("ringfence")
+    ours.addHandler(logging.StreamHandler())
+    ours.setLevel(logging.INFO if verbose else logging.WARNING)
+    ours.propagate = False
 
 
 @contextmanager

@@ -42,6 +42,8 @@ class FunctionProcess:
         """What it is busy with; None while it is idle."""
         self.last_active = time.monotonic()
         self.kill_reason: str | None = None
+        self.unread = False
+        """It has ended without having read its invocation: another process may run it."""
         self._keeper = keeper
         self._given = threading.Semaphore(0)
         self._retired = False
@@ -125,7 +127,10 @@ class FunctionProcess:
         self.last_active = time.monotonic()
         self._keeper.became_idle(self)
         self._given.acquire()
-        return None if self._retired else self.invocation
+        if self._retired:
+            self.gone_unread()
+            return None
+        return self.invocation
 
     def end(self, request_id: str, outcome: Outcome) -> bool:
         invocation = self.invocation
@@ -134,6 +139,9 @@ class FunctionProcess:
         self.invocation = None
         invocation.finish(outcome)
         return True
+
+    def gone_unread(self) -> None:
+        self.unread = True
 
     def init_failed(self, outcome: Outcome) -> None:
         self.init_error = outcome

@@ -58,7 +58,8 @@ class Replaced:
 class Pool:
     """Keeps processes of a function alive and gives each one invocation at a time, as Lambda does.
 
-    An invocation goes to the idle process that was active last. A stopped one (SIGSTOP) gets none while another lives; if it
+    An invocation goes to the idle process that was active last, and to another one if that has died without reading it. A
+    stopped one (SIGSTOP) gets none while another lives; if it
     already has one, its time limit frees it. One thread starts all processes, and lives until `stop`.
     """
 
@@ -153,7 +154,10 @@ class Pool:
             self._forget(process)
             reason = process.kill_reason or _exit_reason(process)
             if (invocation := process.invocation) is not None:
-                invocation.finish(self._error_of(invocation, reason))
+                if process.unread and process.kill_reason is None:
+                    self._waiting.appendleft(invocation)
+                else:
+                    invocation.finish(self._error_of(invocation, reason))
             if not process.initialised and process.kill_reason is None:
                 told = process.init_error.told() if process.init_error else reason
                 self._init_has_failed(f"{told}; see {self._log(process.pid)}")

@@ -19,6 +19,8 @@ from ringfence.local.invocation import Invocation, Outcome
 MAX_RESPONSE_BYTES = 6 * 1024 * 1024
 """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (synchronous invocation payload)"""
 
+_LAST_WORDS_SECONDS = 2.0
+"""How long a connection of an ended process may take to be read to its end; it is there already."""
 _PREFIX = "/2018-06-01/runtime/"
 
 
@@ -39,6 +41,10 @@ class Environment(Protocol):
         """The process could not load its handler, and is about to exit."""
         ...
 
+    def gone_unread(self) -> None:
+        """The process has ended, and what it was sent last was never read."""
+        ...
+
 
 class RuntimeApi:
     """The server of one process."""
@@ -49,15 +55,18 @@ class RuntimeApi:
         self.address = f"127.0.0.1:{self._server.server_port}"
         """Value of ``AWS_LAMBDA_RUNTIME_API``."""
         self._closed = False
+        self._connections: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, name="runtime-api", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections. Those that are open end with the process that holds them."""
+        """The process has ended: take no more connections, and read those that it had to their end."""
         self._closed = True
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._server.server_port)):
             pass  # only to wake the thread, which waits for a connection and not for the clock
         self._thread.join()
+        for connection in self._connections:
+            connection.join(_LAST_WORDS_SECONDS)
         self._server.server_close()
 
     def _accept(self) -> None:
@@ -66,13 +75,12 @@ class RuntimeApi:
             if self._closed:
                 connection.close()
                 return
-            self._server.process_request(connection, client)
+            serving = threading.Thread(target=self._server.process_request_thread, args=(connection, client), daemon=True)
+            self._connections.append(serving)
+            serving.start()
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
     def handle_error(self, request: object, client_address: object) -> None:
         """A process that is killed breaks its connection; its keeper learns of it from the process, not from here."""
 
@@ -84,6 +92,14 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     disable_nagle_algorithm = True
 
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except (ConnectionResetError, BrokenPipeError):
+            # The kernel resets a connection that is closed with something in it that was not read. If all was read, it only
+            # ends: then the process may have done anything with it.
+            self.environment.gone_unread()
+
     def do_GET(self) -> None:
         if self.path != f"{_PREFIX}invocation/next":
             self._answer(404)
@@ -92,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         if invocation is None:
             self.close_connection = True
             return
+        if self._peer_has_closed():
+            raise ConnectionResetError
         self._answer(
             200,
             invocation.event,
@@ -101,6 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
                 "Lambda-Runtime-Invoked-Function-Arn": self.environment.function_arn,
             },
         )
+
+    def _peer_has_closed(self) -> bool:
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
 
     def do_POST(self) -> None:
         body = self._body()

@@ -131,13 +131,16 @@ def _zipped(folder: Path) -> bytes:
 
 def _create(cloudformation: Any, name: str, body: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, str]:
     """Create the stack and wait. Returns its outputs."""
-    cloudformation.create_stack(
-        StackName=name,
-        TemplateBody=json.dumps(body),
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
-        Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
-        OnFailure="DO_NOTHING",
-    )
+    try:
+        cloudformation.create_stack(
+            StackName=name,
+            TemplateBody=json.dumps(body),
+            Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+            OnFailure="DO_NOTHING",
+        )
+    except ClientError as fault:
+        raise StackFailed(f"the emulator does not take the template: {fault}") from None
     deadline = time.monotonic() + _CREATE_SECONDS
     while True:
         described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]

@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 MAX_EVENT_BYTES = 6 * 1024 * 1024
 """Of the whole event. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+_SKIPPED_BYTES = 64 * 1024 * 1024
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _WORDS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 413: "Request Too Long", 502: "Bad Gateway"}
@@ -96,6 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         if (status := self._refused()) is not None:
+            self._skip_body()
             self._refuse(status)
             return
         try:
@@ -110,6 +112,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.server.source.answer(request))
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve
+
+    def _skip_body(self) -> None:
+        """Read what a client is still sending, within reason: it only looks at the answer after that."""
+        length = self.headers.get("Content-Length") or "0"
+        left = min(int(length), _SKIPPED_BYTES) if length.isdecimal() else 0
+        while left > 0 and (read := self.rfile.read(min(left, 65536))):
+            left -= len(read)
 
     def _refuse(self, status: int) -> None:
         # What is left of the body would be taken for the next request.

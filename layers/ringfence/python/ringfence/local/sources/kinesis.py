@@ -97,6 +97,8 @@ class KinesisSource:
 
     def _start_readers(self, listed: Sequence[dict[str, Any]], position: str) -> None:
         there = {shard["ShardId"] for shard in listed}
+        for name, known in self._shards.items():
+            known.forgotten = name not in there
         for shard in listed:
             name = shard["ShardId"]
             parents = {shard.get("ParentShardId"), shard.get("AdjacentParentShardId")} & there
@@ -115,8 +117,10 @@ class _Shard:
         self.checkpoint: str | None = None
         self.closed = False
         """No more records will be added."""
+        self.forgotten = False
+        """No longer listed: its records are past their retention, or (MiniStack, after a split) thrown away."""
         self.ended = False
-        """Closed, and everything in it is done with."""
+        """Closed, and everything that was in it is done with: its children may be read."""
         self.thread = threading.Thread(target=self._run, name=f"{source.mapping.name}-{name}", daemon=True)
         self._source, self._mapping, self._pulse = source, source.mapping, source.pulse
         self._start_at: dict[str, str] = {"ShardIteratorType": position}
@@ -130,9 +134,13 @@ class _Shard:
             if records:
                 self._handle(Piece(records))
             elif self._read_all:
-                self.ended = True
-                self._source.shard_ended()
+                self._ends()
                 return
+
+    def _ends(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self._source.shard_ended()
 
     # --- reading -------------------------------------------------------------------------------------------------------
 
@@ -164,11 +172,8 @@ class _Shard:
             closed = self.closed
             answer = kinesis.get_records(ShardIterator=self._iterator, Limit=self._mapping.batch_size)
         except (BotoCoreError, ClientError) as fault:
-            # An iterator lives five minutes; a fresh one goes on where the last record was read.
             self._iterator = None
-            if not self._pulse.stopped() and "ExpiredIterator" not in str(fault):
-                _log.warning("%s %s: %s", self._mapping.name, self.name, fault)
-                self._pulse.pause(_FAULT_PAUSE_SECONDS)
+            self._has_failed(fault)
             return 0
         records = [
             Record(each["SequenceNumber"], each["PartitionKey"], each["Data"], each["ApproximateArrivalTimestamp"])
@@ -179,8 +184,22 @@ class _Shard:
             last = records[-1].sequence_number
             self._start_at = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": last}
         self._iterator = answer.get("NextShardIterator")
-        self._read_all = self._iterator is None or (closed and not records and not answer.get("MillisBehindLatest"))
+        self._read_all = self._iterator is None
+        if closed and not self._buffer and not answer.get("MillisBehindLatest"):
+            # moto's shards never end, and it still puts records into closed ones: the children may start, we go on reading.
+            self._ends()
         return len(records)
+
+    def _has_failed(self, fault: BotoCoreError | ClientError) -> None:
+        code = fault.response["Error"]["Code"] if isinstance(fault, ClientError) else ""
+        # An iterator lives five minutes; a fresh one goes on where the last record was read.
+        if self._pulse.stopped() or code == "ExpiredIteratorException":
+            return
+        _log.warning("%s %s: %s", self._mapping.name, self.name, fault)
+        if code == "ResourceNotFoundException" and self.forgotten:
+            self._read_all = True
+        else:
+            self._pulse.pause(_FAULT_PAUSE_SECONDS)
 
     # --- invoking ------------------------------------------------------------------------------------------------------
 

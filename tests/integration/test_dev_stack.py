@@ -1,0 +1,97 @@
+"""The stack is the template's, and the emulator under it is one that experiments about concurrency can rest on."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ringfence.local.dev import Dev
+from ringfence.local.emulator import Startable
+from ringfence.local.stack import StackFailed
+
+from .conftest import EMULATORS, TEMPLATE, App
+
+WRITERS = 8
+
+
+def test_resources_are_those_of_the_template_without_what_is_left_out(app: App) -> None:
+    resources = app.dev.resources
+    assert {"Table", "Stream", "Queue", "SlowQueue", "LastResort", "Bucket", "Role", "DoorFunction"} <= set(resources)
+    assert {"HttpApi", "HttpApiMayCall", "SlowAlarm", "ReaderFunctionLog", "TickFunctionEachMinute"}.isdisjoint(resources)
+    table = app.dev.endpoint.client("dynamodb").describe_table(TableName=resources["Table"])["Table"]
+    assert table["KeySchema"] == [{"AttributeName": "pk", "KeyType": "HASH"}]
+
+
+def test_outputs_name_what_there_is_and_the_api_on_this_machine(app: App) -> None:
+    assert app.dev.outputs == {
+        "ApiUrl": app.dev.api_url,
+        "TableName": app.environment["TABLE"],
+        "QueueUrl": app.queue_url,
+    }
+    assert app.dev.api_url.startswith("http://127.0.0.1:")
+
+
+def test_a_queue_keeps_what_the_template_says_of_it(app: App) -> None:
+    attributes = app.sqs.get_queue_attributes(QueueUrl=app.queue_url, AttributeNames=["All"])["Attributes"]
+    assert attributes["VisibilityTimeout"] == "2"
+    assert int(json.loads(attributes["RedrivePolicy"])["maxReceiveCount"]) == 1000
+
+
+def test_schedules_fire_and_say_who_they_are(app: App) -> None:
+    assert app.history("tick") or app.dev.invoke("TickFunction", b'{"source": "aws.events"}').error is None
+    assert {line["source"] for line in app.history("tick")} == {"aws.events"}
+
+
+def test_of_writers_at_once_exactly_one_wins_a_put_if_absent(app: App) -> None:
+    """Else every experiment about fencing would blame the queue for its bed."""
+    dynamodb, table = app.dev.endpoint.client("dynamodb"), app.environment["TABLE"]
+
+    def wins(key: str) -> bool:
+        try:
+            dynamodb.put_item(TableName=table, Item={"pk": {"S": key}}, ConditionExpression="attribute_not_exists(pk)")
+        except dynamodb.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        for _ in range(10):
+            key = app.name()
+            assert sum(writers.map(wins, [key] * WRITERS)) == 1
+
+
+def test_a_restart_gives_a_function_other_variables(app: App) -> None:
+    before = app.dev.pids("DoorFunction")
+    app.dev.restart("DoorFunction", {"EXTRA": "here"})
+    assert app.json("/environment")["EXTRA"] == "here"
+    assert set(before).isdisjoint(app.dev.pids("DoorFunction"))
+    app.dev.restart("DoorFunction")
+    assert "EXTRA" not in app.json("/environment")
+
+
+def test_parameters_change_the_stack(tmp_path: Path) -> None:
+    emulator = None if EMULATORS == ["given"] else "ministack"
+    parameters = {"FrontDoor": "function-url", "Colour": "blue", "Reserved": "1"}
+    with Dev(
+        TEMPLATE, emulator=emulator, run_folder=tmp_path, parameters=parameters, extra_env={"TRACE": str(tmp_path / "t")}
+    ) as dev:
+        assert dev.outputs["ApiUrl"] == dev.api_url
+        assert dev.environment("DoorFunction")["COLOUR"] == "blue"
+        assert len(dev.pids("DoorFunction")) == 1
+
+
+@pytest.mark.parametrize("emulator", [None] if EMULATORS == ["given"] else EMULATORS)
+def test_a_resource_that_the_emulator_does_not_create_stops_the_start(emulator: Startable | None, tmp_path: Path) -> None:
+    """moto says CREATE_COMPLETE and has skipped it; others refuse it."""
+    template = tmp_path / "template.yaml"
+    template.write_text(
+        "Transform: AWS::Serverless-2016-10-31\n"
+        "Resources:\n"
+        "  Q: {Type: AWS::SQS::Queue}\n"
+        "  Nobody: {Type: AWS::GroundStation::Config, Properties: {Name: n, ConfigData: {}}}\n"
+    )
+    dev = Dev(template, emulator=emulator, run_folder=tmp_path)
+    with pytest.raises(StackFailed, match=r"Nobody|AWS::GroundStation::Config"):
+        dev.start()

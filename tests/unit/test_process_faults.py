@@ -85,6 +85,45 @@ def test_faults_that_are_raised(tmp_path: Path, do: str, error: type[BaseExcepti
     faulty.push([ticket("c")])
 
 
+def test_a_fault_may_strike_several_calls_in_a_row(tmp_path: Path) -> None:
+    plan = {"queue.depth": {"do": "unavailable", "call": 2, "times": 2, "marker": str(tmp_path / "marker")}}
+    faulty = process_faults(plan)("queue:default", MemoryQueue("default"))
+    struck = []
+    for number in range(1, 6):
+        try:
+            faulty.depth()
+        except Unavailable:
+            struck.append(number)
+    assert struck == [2, 3]
+
+
+def test_a_fault_that_goes_on_for_ever_does_so_in_one_process_only(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    faulty = process_faults({"queue.depth": {"do": "unavailable", "times": None, "marker": str(marker)}})(
+        "queue:default", MemoryQueue("default")
+    )
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            faulty.depth()
+    marker.write_text('{"pid": 1}')
+    faulty.depth()
+
+
+def test_a_plan_in_a_file_is_looked_at_again_before_each_call(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text("{}")
+    faulty = process_faults(f"@{file}")("queue:default", MemoryQueue("default"))
+    assert faulty.name == "default"
+    faulty.depth()
+    file.write_text(json.dumps({"queue.depth": {"do": "unavailable", "marker": str(tmp_path / "marker")}}))
+    with pytest.raises(Unavailable):
+        faulty.depth()
+    faulty.depth()
+    file.write_text(json.dumps({"queue.depth": {"do": "unavailable", "marker": str(tmp_path / "another")}}))
+    with pytest.raises(Unavailable):
+        faulty.depth()
+
+
 def test_only_the_named_job_counts(tmp_path: Path) -> None:
     plan = {"queue.push": {"do": "unavailable", "only_job": "chosen", "marker": str(tmp_path / "marker")}}
     faulty = process_faults(plan)("queue:default", MemoryQueue("default"))

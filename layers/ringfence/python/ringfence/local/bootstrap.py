@@ -20,7 +20,7 @@ from typing import Any
 from ringfence.local.tether import tether
 
 FAULTS_VARIABLE = "RINGFENCE_DEV_FAULTS"
-"""A plan of faults (JSON) for `ringfence.testing.process_faults`; only here, so never in production."""
+"""A plan of faults (JSON, or ``@PATH``) for `ringfence.testing.process_faults`; only here, so never in production."""
 
 _PREFIX = "/2018-06-01/runtime"
 

@@ -1,0 +1,105 @@
+"""The whole system in processes that are killed and frozen, with leases of two seconds and jobs whose effect is a counter."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ringfence.job import Job, State
+from ringfence.local.dev import Dev
+from ringfence.local.pool import Replaced
+from ringfence.testing.atomicity import anomalies
+from ringfence.testing.dev_faults import DevFaults
+from ringfence.testing.dev_system import FUNCTIONS, DevSystem
+from ringfence.testing.gate import Gate
+
+ROOT = Path(__file__).parents[2]
+APP = Path(__file__).with_name("fault_app")
+LIBRARY = ROOT / "layers" / "ringfence" / "python"
+
+EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else ["moto", "ministack"]
+"""The last one runs all tests, the others the few that are marked. moto comes first because it takes longest to start: what
+pytest-xdist moves to an idle process is at the end, so only one of them starts it."""
+
+LEASE_SECONDS = 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_emulator: run on each emulator, and not only on the last")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "running" in metafunc.fixturenames:
+        every = metafunc.definition.get_closest_marker("every_emulator") is not None
+        metafunc.parametrize("running", EMULATORS if every else EMULATORS[-1:], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevSystem]:
+    """The system on one emulator, once that has shown itself atomic."""
+    faults = DevFaults(tmp_path_factory.mktemp("faults"), FUNCTIONS)
+    replaced: list[Replaced] = []
+    function_env = {
+        name: {
+            "RINGFENCE_LEASE_SECONDS": str(LEASE_SECONDS),
+            "RINGFENCE_APP": "fault_jobs:app",
+            "PYTHONPATH": os.pathsep.join([str(APP), str(LIBRARY)]),
+            "POWERTOOLS_LOG_LEVEL": "DEBUG",
+            **faults.environments[name],
+        }
+        for name in FUNCTIONS
+    }
+    dev = Dev(
+        ROOT / "template.yaml",
+        emulator=None if request.param == "given" else request.param,
+        function_env=function_env,
+        # The least there is. A message whose worker dies before it has shortened its visibility is hidden for so long.
+        parameters={"WorkerTimeoutSeconds": "60"},
+        timers_every_seconds=0.5,
+        run_folder=tmp_path_factory.mktemp("run"),
+        on_replaced=replaced.append,
+    )
+    with dev:
+        found = anomalies(dev.endpoint.client("dynamodb"), dev.endpoint.client("sqs"))
+        if found:
+            pytest.fail(f"test bed unsound ({request.param}): {'; '.join(found)}")
+        with DevSystem(dev, faults, replaced) as system:
+            yield system
+
+
+@pytest.fixture
+def system(running: DevSystem) -> Iterator[DevSystem]:
+    """The system with all its processes alive and no fault in wait; nobody stays frozen."""
+    running.wait_at_full_strength()
+    yield running
+    running.faults.clear()
+
+
+@pytest.fixture
+def key() -> str:
+    """An idempotency key nobody has used."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """A closed gate."""
+    with Gate(tmp_path / "gate") as closed:
+        yield closed
+
+
+@pytest.fixture
+def counted_once(system: DevSystem) -> Callable[[Job], None]:
+    """Checks an ended job: its effect is there once, from the owner of its last token, and stays so to the last ticket."""
+
+    def check(ended: Job) -> None:
+        system.wait_drained()
+        assert system.job(ended.job_id) == ended
+        assert (ended.state, ended.result) == (State.SUCCEEDED, f'{{"token":{ended.token}}}'), ended.error
+        assert system.ledger.read_item("PackageTotals", {"package": ended.job_id}) == {"package": ended.job_id, "runs": 1}
+
+    return check

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from ringfence.local.dev import Dev
-from ringfence.local.emulator import Startable
+from ringfence.local.emulator import Emulator, Startable
 from ringfence.local.stack import StackFailed
+from ringfence.local.template import CODE_BUCKET
 
-from .conftest import EMULATORS, TEMPLATE, App
+from .conftest import EMULATORS, TEMPLATE, App, eventually
 
 WRITERS = 8
 
@@ -80,6 +81,24 @@ def test_parameters_change_the_stack(tmp_path: Path) -> None:
         assert dev.outputs["ApiUrl"] == dev.api_url
         assert dev.environment("DoorFunction")["COLOUR"] == "blue"
         assert len(dev.pids("DoorFunction")) == 1
+
+
+@pytest.mark.skipif(EMULATORS == ["given"], reason="starts an emulator of its own")
+def test_an_emulator_that_runs_already_is_used_and_left_as_it_was(tmp_path: Path) -> None:
+    emulator = Emulator("ministack", "us-east-1", tmp_path / "log", lambda _: None, lambda _: None)
+    emulator.start()
+    try:
+        emulator.wait_ready()
+        dynamodb, s3 = emulator.endpoint.client("dynamodb"), emulator.endpoint.client("s3")
+        environment = {"TRACE": str(tmp_path / "trace")}
+        with Dev(TEMPLATE, endpoint_url=emulator.endpoint.url, run_folder=tmp_path, extra_env=environment) as dev:
+            assert dev.endpoint_url == emulator.endpoint.url
+            assert dynamodb.list_tables()["TableNames"] == [dev.resources["Table"]]
+            s3.put_object(Bucket=dev.resources["Bucket"], Key="key", Body=b"so that it is not empty")
+        eventually(lambda: dynamodb.list_tables()["TableNames"] == [], "the end of the stack")
+        assert [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]] == [CODE_BUCKET]
+    finally:
+        emulator.stop()
 
 
 @pytest.mark.parametrize("emulator", [None] if EMULATORS == ["given"] else EMULATORS)

@@ -36,7 +36,7 @@ def read(tmp_path: Path) -> Read:
 
 
 def stack(**values: str) -> Stack:
-    return Stack("s", {}, Filling({(name, None): value for name, value in values.items()}))
+    return Stack("s", {}, [], Filling({(name, None): value for name, value in values.items()}))
 
 
 def event(kind: str, properties: str) -> str:
@@ -219,7 +219,7 @@ def test_event_sources_alarms_and_policies_are_left_out_and_the_rest_is_kept(rea
     template = read(
         event("Schedule", "Schedule: rate(1 minute)")
         + """
-  Queue: {Type: AWS::SQS::Queue, DependsOn: [Alarm, Table]}
+  Queue: {Type: AWS::SQS::Queue, DependsOn: [Alarm, Table], DeletionPolicy: Retain, UpdateReplacePolicy: Retain}
   Table: {Type: AWS::DynamoDB::Table}
   Alarm: {Type: AWS::CloudWatch::Alarm, Properties: {Dimensions: [{Name: QueueName, Value: !Ref Queue}]}}
   Policy: {Type: AWS::SQS::QueuePolicy, Properties: {Queues: [!Ref Queue]}}
@@ -227,7 +227,7 @@ def test_event_sources_alarms_and_policies_are_left_out_and_the_rest_is_kept(rea
     )
     kept = left_out.keep(template.resources, emulator)  # type: ignore[arg-type]
     assert set(kept) == {"F", "Queue", "Table"}
-    assert kept["Queue"]["DependsOn"] == ["Table"]
+    assert kept["Queue"] == {"Type": "AWS::SQS::Queue", "DependsOn": ["Table"]}
 
 
 def test_a_kept_resource_that_needs_one_left_out_is_refused(read: Read) -> None:

@@ -88,8 +88,12 @@ class FunctionProcess:
         """SIGKILL, to it and to what it has started; also ends a process that is stopped."""
         if self.exit_code is None:
             self.kill_reason = self.kill_reason or reason
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        # PermissionError is macOS's answer for a group of zombies.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def discard(self) -> None:
         """Give up one that could not be started."""
@@ -98,8 +102,7 @@ class FunctionProcess:
     def _wait(self) -> None:
         assert self._process is not None
         self._process.wait()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._kill_group()
         self._retired = True
         self._given.release()
         self._api.close()

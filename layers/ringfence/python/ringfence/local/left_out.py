@@ -55,7 +55,7 @@ def reason(resource_type: str, emulator: Kind) -> str | None:
 
 
 def keep(resources: Mapping[str, Mapping[str, Any]], emulator: Kind) -> dict[str, Mapping[str, Any]]:
-    """The resources that the emulator is given, with no ``DependsOn`` on one that it is not.
+    """The resources that the emulator is given, with no ``DependsOn`` on one that it is not, and none that outlives its stack.
 
     Raises `BadTemplate` when one of them refers to one that is left out: the emulator could not know it.
     """
@@ -64,10 +64,11 @@ def keep(resources: Mapping[str, Mapping[str, Any]], emulator: Kind) -> dict[str
         for missing in {target for target, _ in references(resource)} & (set(resources) - set(kept)):
             why = reason(resources[missing]["Type"], emulator)
             raise BadTemplate(f"{name} refers to {missing}, which {emulator} is not given: {why}")
-    return {name: _without_absent(resource, kept) for name, resource in kept.items()}
+    return {name: _given(resource, kept) for name, resource in kept.items()}
 
 
-def _without_absent(resource: Mapping[str, Any], kept: Collection[str]) -> Mapping[str, Any]:
-    if "DependsOn" not in resource:
-        return resource
-    return {**resource, "DependsOn": [name for name in resource["DependsOn"] if name in kept]}
+def _given(resource: Mapping[str, Any], kept: Collection[str]) -> Mapping[str, Any]:
+    given = {key: part for key, part in resource.items() if key not in ("DeletionPolicy", "UpdateReplacePolicy")}
+    if "DependsOn" in given:
+        given["DependsOn"] = [name for name in given["DependsOn"] if name in kept]
+    return given

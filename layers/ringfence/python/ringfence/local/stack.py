@@ -6,7 +6,7 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,8 @@ class Stack:
 
     name: str
     resources: Mapping[str, str]
+    buckets: Sequence[str]
+    """Physical ids of its buckets."""
     filling: Filling
 
     def fill(self, value: Any) -> Any:
@@ -69,18 +71,19 @@ def create_stack(endpoint: Endpoint, template: Template, name: str, wanted: Iter
     outputs = _create(endpoint.client("cloudformation"), name, {k: v for k, v in body.items() if v}, template.parameters)
     physical = _created(endpoint, name, kept)
     filled = {one: outputs[f"{_ASK_PREFIX}{n}"] for n, one in enumerate(asked)}
-    return Stack(name, physical, Filling({**known, **filled}))
+    buckets = [physical[each] for each, resource in kept.items() if resource["Type"] == "AWS::S3::Bucket"]
+    return Stack(name, physical, buckets, Filling({**known, **filled}))
 
 
 def delete_stack(endpoint: Endpoint, stack: Stack) -> None:
     """Take the stack away from an emulator that goes on without us; what does not go is left behind."""
     with suppress(ClientError, BotoCoreError):
         s3 = endpoint.client("s3")
-        for bucket in (*stack.resources.values(), f"{CODE_BUCKET}-{stack.name}"):
-            with suppress(ClientError):
-                for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-                    for item in page.get("Contents", ()):
-                        s3.delete_object(Bucket=bucket, Key=item["Key"])
+        for bucket in stack.buckets:
+            # A bucket goes only when it is empty.
+            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+                for item in page.get("Contents", ()):
+                    s3.delete_object(Bucket=bucket, Key=item["Key"])
     with suppress(ClientError, BotoCoreError):
         endpoint.client("cloudformation").delete_stack(StackName=stack.name)
 

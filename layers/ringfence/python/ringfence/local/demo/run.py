@@ -15,6 +15,7 @@ from ringfence.local.demo.endings import Endings
 from ringfence.local.demo.faults import Damage, NoVictim, Saboteur
 from ringfence.local.demo.plain import expected_of
 from ringfence.local.demo.reckoning import Found, Verdict, reckon
+from ringfence.local.demo.report import closing_table
 from ringfence.local.demo.screen import Screen
 from ringfence.local.demo.sources import Source, Sources
 from ringfence.local.demo.submission import Accepted, submit, upload
@@ -50,7 +51,7 @@ def run(sources: Sources, system: System, screen: Screen) -> Verdict:
     expected = expected_of(files, system.worker_folder)
     screen.say("counted the same files in a plain loop")
     verdict = reckon(expected, found, screen.seconds)
-    screen.table(_rows(verdict, damage))
+    screen.table(closing_table(verdict, damage))
     return verdict
 
 
@@ -83,40 +84,6 @@ def _look_up(files: Sequence[Source], accepted: Accepted, damage: Damage | None,
 def _rows_of_jobs(keys: dict[str, str], ledger: Ledger) -> dict[str, Job | None]:
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
         return dict(zip(keys.values(), pool.map(ledger.get, keys), strict=True))
-
-
-def _rows(verdict: Verdict, damage: Damage | None) -> list[tuple[str, str]]:
-    summary = verdict.summary
-    told = [
-        ("files", f"{summary.files}"),
-        ("jobs accepted", f"{summary.accepted}"),
-        ("… succeeded", f"{summary.succeeded}"),
-        ("… dead, as the parser says", f"{summary.dead}"),
-        ("attempts", f"{summary.attempts}"),
-    ]
-    if damage is not None:
-        told += [
-            (
-                "worker frozen",
-                f"{damage.frozen.pid}, for {damage.frozen_seconds:.1f} s, {len(damage.taken_over)} jobs taken over",
-            ),
-            ("worker killed", f"{damage.killed.pid}, {len(damage.killed.claims)} jobs in hand"),
-        ]
-        told += [
-            (
-                "late write refused",
-                f"{late.purpose} of {late.job_id} with token {late.held_token}, ledger has {late.ledger_token}",
-            )
-            for late in damage.late_writes
-        ]
-    told += [
-        ("lost", f"{summary.lost}"),
-        ("doubled", f"{summary.doubled}"),
-        ("late writes refused", f"{summary.late_writes_refused}"),
-        ("seconds", f"{summary.seconds}"),
-        ("verdict", "every number agrees" if not verdict.disagreements else f"{len(verdict.disagreements)} disagreements"),
-    ]
-    return told
 
 
 def _result_of(striking: Future[Damage], screen: Screen) -> Damage | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ringfence import App, Context, Dead
 from ringfence.testing.gate import wait_until_open
 
@@ -11,9 +13,9 @@ TABLE = "PackageTotals"
 
 
 @app.job("count", timeout="20s")
-def count(ctx: Context, gate: str | None = None) -> dict[str, int]:
-    """Adds one to the job's own counter. The first attempt waits at the gate, if there is one."""
-    if gate is not None and ctx.token == 1:
+def count(ctx: Context, gate: str | None = None, waits: Literal["first", "later"] = "first") -> dict[str, int]:
+    """Adds one to the job's own counter. If there is a gate, the first attempt waits at it, or all later ones do."""
+    if gate is not None and waits == ("first" if ctx.token == 1 else "later"):
         wait_until_open(gate)
     _count_one(ctx)
     return {"token": ctx.token}

@@ -51,7 +51,7 @@ def test_a_frozen_process_keeps_its_message_until_its_time_limit_while_others_ar
     assert frozen not in {line["pid"] for line in history}
     replaced = eventually(lambda: next((one for one in _replaced(app) if one.old_pid == frozen), None), "the time limit")
     assert replaced.reason == "timeout"
-    # The queue's visibility timeout (2 s) is below the function's time limit (5 s), so it came again before that.
+    # The queue's visibility timeout (2 s) is below the function's time limit (3 s), so it came again before that.
     app.given("take", [held], [2])
     eventually(lambda: app.in_queue() == 0, "an empty queue")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringfence.local.intrinsics import Deciding, Filling, Unresolvable, references
+from ringfence.local.intrinsics import Deciding, Filling, Unresolvable, references, substituted
 
 PARAMETERS = {"Stage": "prod", "Count": "-1", "Empty": ""}
 CONDITIONS = {
@@ -100,6 +100,21 @@ def test_references_are_filled_in(value: Any, filled: Any) -> None:
 def test_what_nobody_knows_is_refused(value: Any) -> None:
     with pytest.raises(Unresolvable):
         FILLING.fill(value)
+
+
+def test_some_references_are_put_in_and_all_others_stay() -> None:
+    value = {
+        "a": {"Ref": "F"},
+        "b": [{"Fn::GetAtt": ["F", "Arn"]}, {"Fn::GetAtt": ["G", "Arn"]}, {"Ref": "G"}],
+        "c": {"Fn::Sub": "/aws/lambda/${F} ${G} ${F.Arn} ${!F}"},
+        "d": {"Fn::Sub": ["${F} ${x}", {"x": {"Ref": "F"}, "F": "local"}]},
+    }
+    assert substituted(value, {("F", None): "f-1", ("F", "Arn"): "arn:f"}) == {
+        "a": "f-1",
+        "b": ["arn:f", {"Fn::GetAtt": ["G", "Arn"]}, {"Ref": "G"}],
+        "c": {"Fn::Sub": "/aws/lambda/f-1 ${G} arn:f ${!F}"},
+        "d": {"Fn::Sub": ["${F} ${x}", {"x": "f-1", "F": "local"}]},
+    }
 
 
 def test_every_reference_is_found_once_where_it_stands() -> None:

@@ -220,14 +220,15 @@ def test_an_idle_process_that_is_killed_is_replaced(run: Callable[..., Running])
 
 
 def test_an_invocation_that_a_dead_process_never_read_is_run_by_another(run: Callable[..., Running]) -> None:
-    running = run(2)
-    for _ in range(20):
-        victim = running.call().value()["pid"]
-        # No look in between: the next invocation goes to the process that was active last, which may or may not be gone.
-        os.kill(victim, signal.SIGKILL)
-        outcome = running.call()
-        assert outcome.error is None, outcome.told()
-        eventually(lambda: len(running.pool.pids()) == 2)
+    running = run(1)
+    (victim,) = running.pool.pids()
+    freeze(victim)
+    waiting = running.calling()
+    eventually(lambda: running.pool._processes[0].invocation is not None)
+    os.kill(victim, signal.SIGKILL)
+    outcome = waiting.result(20)
+    assert outcome.error is None, outcome.told()
+    assert outcome.value()["pid"] != victim
 
 
 def test_what_a_process_has_started_dies_with_it(run: Callable[..., Running]) -> None:

@@ -215,7 +215,7 @@ def test_a_function_url_is_a_route_for_everything(read: Read) -> None:
 
 
 @pytest.mark.parametrize("emulator", ["ministack", "moto", "other"])
-def test_event_sources_alarms_and_policies_are_left_out_and_the_rest_is_kept(read: Read, emulator: str) -> None:
+def test_functions_event_sources_alarms_and_policies_are_left_out_and_the_rest_is_kept(read: Read, emulator: str) -> None:
     template = read(
         event("Schedule", "Schedule: rate(1 minute)")
         + """
@@ -226,7 +226,7 @@ def test_event_sources_alarms_and_policies_are_left_out_and_the_rest_is_kept(rea
 """
     )
     kept = left_out.keep(template.resources, emulator)  # type: ignore[arg-type]
-    assert set(kept) == {"F", "Queue", "Table"}
+    assert set(kept) == {"Queue", "Table"}
     assert kept["Queue"] == {"Type": "AWS::SQS::Queue", "DependsOn": ["Table"]}
 
 

@@ -54,6 +54,25 @@ def references(value: Any) -> Iterator[Reference]:
                 yield from references(part)
 
 
+def substituted(value: Any, values: Mapping[Reference, str]) -> Any:
+    """``value`` with those of its references that ``values`` has put in, and all others as they were."""
+    match intrinsic(value):
+        case ("Ref", str(name)) if (name, None) in values:
+            return values[name, None]
+        case ("Fn::GetAtt", argument) if _attribute(argument) in values:
+            return values[_attribute(argument)]
+        case ("Fn::Sub", argument):
+            text, local = _sub(argument)
+            known = {found: values[_split(found)] for found in _PLACEHOLDER.findall(text) if _split(found) in values}
+            text = _PLACEHOLDER.sub(lambda found: known.get(found[1], found[0]) if found[1] not in local else found[0], text)
+            return {"Fn::Sub": [text, substituted(local, values)] if local else text}
+    if isinstance(value, Mapping):
+        return {key: substituted(part, values) for key, part in value.items()}
+    if isinstance(value, list):
+        return [substituted(part, values) for part in value]
+    return value
+
+
 @dataclass(slots=True)
 class Deciding:
     """Settles ``Fn::If``, ``Fn::FindInMap`` and ``AWS::NoValue`` with the parameters' values."""

@@ -26,7 +26,7 @@ class LeftOut:
 
 
 TABLE = (
-    # The event sources are ours, so that they are the same on every emulator.
+    # The functions and their event sources are ours, so that they are the same on every emulator.
     LeftOut(
         "AWS::Lambda::EventSourceMapping",
         "moto's fire inside SendMessage and may delete a message that no code saw; MiniStack's drops Kinesis records that the "
@@ -38,9 +38,7 @@ TABLE = (
         "AWS::ApiGatewayV2",
         "the HTTP server is ours: moto skips it silently, MiniStack and LocalStack create it without routes",
     ),
-    LeftOut("AWS::Lambda::Url", "the HTTP server is ours"),
-    LeftOut("AWS::Lambda::EventInvokeConfig", "asynchronous invocations are ours"),
-    LeftOut("AWS::Lambda::Permission", "who may invoke a function is said by the event sources, which are ours"),
+    LeftOut("AWS::Lambda", "functions and layers run here, from their folders: LocalStack would need Docker for them"),
     # Policies that refuse plain HTTP would lock us out, where an emulator enforces them.
     LeftOut("AWS::SQS::QueuePolicy", "it asks for TLS, which no emulator on loopback has; moto skips it silently"),
     LeftOut("AWS::S3::BucketPolicy", "it asks for TLS, which no emulator on loopback has"),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,8 +14,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ringfence.errors import RingfenceError
 from ringfence.local import left_out
 from ringfence.local.endpoint import Endpoint
-from ringfence.local.intrinsics import Filling, Reference, references
-from ringfence.local.template import CODE_BUCKET, BadTemplate, Template
+from ringfence.local.intrinsics import Filling, Reference, references, substituted
+from ringfence.local.template import BadTemplate, Template
 
 _CREATE_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
@@ -51,16 +48,17 @@ def create_stack(endpoint: Endpoint, template: Template, name: str, wanted: Iter
 
     Raises `StackFailed`, also when a resource was silently not created.
     """
-    kept = left_out.keep(template.resources, endpoint.kind)
     pseudo = _pseudo_parameters(endpoint, name)
+    functions = _function_names(template, name, pseudo["AWS::AccountId"], endpoint.region)
+    kept = left_out.keep(substituted(template.resources, functions), endpoint.kind)
     known: dict[Reference, Any] = {(key, None): value for key, value in {**template.parameters, **pseudo}.items()}
+    known |= functions
     asked = sorted({one for one in references(list(wanted)) if one not in known}, key=str)
     for resource, _ in asked:
         if resource not in kept:
             why = template.resources.get(resource)
             told = left_out.reason(why["Type"], endpoint.kind) if why else "the template has no such resource"
             raise BadTemplate(f"a function or event source refers to {resource}, which {endpoint.kind} is not given: {told}")
-    _upload_code(endpoint, template, kept)
     body = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Parameters": template.declared,
@@ -99,37 +97,18 @@ def _pseudo_parameters(endpoint: Endpoint, name: str) -> dict[str, str]:
     }
 
 
+def _function_names(template: Template, stack: str, account: str, region: str) -> dict[Reference, str]:
+    """The functions' names and ARNs, as we give them: they run here, and the emulator has none of them."""
+    named: dict[Reference, str] = {}
+    for function in template.function_ids:
+        named[function, None] = f"{stack}-{function}"
+        named[function, "Arn"] = f"arn:aws:lambda:{region}:{account}:function:{stack}-{function}"
+    return named
+
+
 def _reference(reference: Reference) -> dict[str, Any]:
     name, attribute = reference
     return {"Ref": name} if attribute is None else {"Fn::GetAtt": [name, attribute]}
-
-
-def _upload_code(endpoint: Endpoint, template: Template, kept: Mapping[str, Any]) -> None:
-    """Put the code where the translated template says it is. It runs from its folder; this is for the emulator's eyes."""
-    needed = {name: folder for name, folder in template.code.items() if name in kept}
-    if not needed:
-        return
-    s3 = endpoint.client("s3")
-    with suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
-        elsewhere = {"LocationConstraint": endpoint.region}
-        s3.create_bucket(
-            Bucket=CODE_BUCKET, **({} if endpoint.region == "us-east-1" else {"CreateBucketConfiguration": elsewhere})
-        )
-    for name, folder in needed.items():
-        properties = kept[name]["Properties"]
-        place = properties.get("Code") or properties["Content"]
-        s3.put_object(Bucket=CODE_BUCKET, Key=place["S3Key"], Body=_zipped(folder))
-
-
-def _zipped(folder: Path) -> bytes:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
-        for file in sorted(folder.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                into.write(file, file.relative_to(folder))
-        if not into.namelist():
-            into.writestr("empty", b"")
-    return archive.getvalue()
 
 
 def _create(cloudformation: Any, name: str, body: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, str]:

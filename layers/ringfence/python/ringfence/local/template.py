@@ -13,8 +13,8 @@ import yaml
 from ringfence.errors import RingfenceError
 from ringfence.local.intrinsics import Deciding, intrinsic
 
-CODE_BUCKET = "ringfence-dev-code"
-"""The bucket that the functions' code is said to be in; its keys are the logical ids of the SAM resources."""
+_CODE_BUCKET = "ringfence-dev"
+"""The translator wants the code in S3. It runs from its folder; the keys are the logical ids of the SAM resources."""
 
 _EVENT_TYPES = frozenset({"HttpApi", "Kinesis", "SQS", "Schedule", "ScheduleV2"})
 _CODE_PROPERTIES = {"AWS::Serverless::Function": "CodeUri", "AWS::Serverless::LayerVersion": "ContentUri"}
@@ -131,7 +131,7 @@ def _point_code_at_bucket(source: Mapping[str, Any], folder: Path) -> dict[str, 
         if not isinstance(where, str) or not (folder / where).is_dir():
             raise BadTemplate(f"{_CODE_PROPERTIES[kind]} of {name} is not a folder beside the template: {where!r}")
         folders[name] = (folder / where).resolve()
-        properties[_CODE_PROPERTIES[kind]] = f"s3://{CODE_BUCKET}/{name}"
+        properties[_CODE_PROPERTIES[kind]] = f"s3://{_CODE_BUCKET}/{name}"
     return folders
 
 

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from moto.dynamodb.comparisons import get_filter_expression
-from moto.dynamodb.models.dynamo_type import Item
+from moto.dynamodb.models.dynamo_type import DynamoType, Item
 
 from ringfence import transitions
 from ringfence.aws.expressions import Placeholders, row_condition, update_arguments
 from ringfence.aws.rows import to_item
 from ringfence.change import All, Any_, AtMost, Below, Change, Condition, Is, OneOf, Unset, holds
 from ringfence.job import Job, State
+from ringfence.wire import Ticket
 
 JOB = Job(
     job_id="a" * 26,
@@ -72,7 +73,7 @@ def test_the_expression_holds_where_the_rule_does(condition: Condition, job: Job
     expression = row_condition(condition, placeholders, expired_before_seconds=None)
     arguments = placeholders.arguments()
     asked = get_filter_expression(expression, arguments["ExpressionAttributeNames"], arguments.get("ExpressionAttributeValues"))
-    assert asked.expr(Item({"S": job.job_id}, None, to_item(job, {}))) == holds(condition, job)
+    assert asked.expr(Item(DynamoType({"S": job.job_id}), None, to_item(job, {}))) == holds(condition, job)
 
 
 def spelled_out(arguments: dict[str, Any], expression: str) -> str:
@@ -95,7 +96,7 @@ def test_an_owners_write_names_token_attempt_and_state() -> None:
 
 def test_a_claim_names_all_that_may_stand_in_its_way() -> None:
     owner = transitions.Owner(
-        ticket=transitions.Ticket(ticket_id="t", job_id=JOB.job_id, tenant="acme"),
+        ticket=Ticket(ticket_id="t", job_id=JOB.job_id, tenant="acme"),
         deliveries=1,
         attempt_id="x",
         worker="me",

@@ -15,6 +15,7 @@ from ringfence.job import Job, PastAttempt, Progress, State
 names = st.text(st.characters(codec="utf-8"), max_size=12)
 times = st.integers(-(10**15), 10**15)
 counts = st.integers(0, 10**6)
+outcomes = st.sampled_from(["succeeded", "retry", "dead", "cancelled", "handed-over", "lost"]) | names
 texts = st.none() | st.text(st.characters(codec="utf-8"), max_size=40)
 
 jobs = st.builds(
@@ -47,7 +48,7 @@ jobs = st.builds(
     error=texts,
     cancel_requested=st.booleans(),
     hand_overs=counts,
-    history=st.lists(st.builds(PastAttempt, counts, times, times, names), max_size=3).map(tuple),
+    history=st.lists(st.builds(PastAttempt, counts, times, times, outcomes), max_size=3).map(tuple),
     traceparent=st.none() | names,
     expires_at=st.none() | times,
 )

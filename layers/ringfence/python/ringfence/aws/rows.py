@@ -88,7 +88,7 @@ _STATES = {
 }
 _STATE_OF = {code: state for state, code in _STATES.items()}
 
-_OUTCOMES = {"succeeded": "y", "retry": "r", "dead": "d", "cancelled": "c", "handed-over": "h", "lost": "l"}
+_OUTCOMES = {"succeeded": 0, "retry": 1, "dead": 2, "cancelled": 3, "handed-over": 4, "lost": 5}
 _OUTCOME_OF = {code: outcome for outcome, code in _OUTCOMES.items()}
 
 COLUMNS: Mapping[str, Column] = {

@@ -193,7 +193,7 @@ def test_a_crash_of_the_machinery_is_raised_to_the_caller_not_swallowed() -> Non
     assert len(here.system.memory_queues["default"].bodies()) == 1
 
 
-def _break(*_: Any) -> None:
+def _break(*_: Any, **__: Any) -> Any:
     raise OSError("the disk is full")
 
 
@@ -219,3 +219,29 @@ def test_a_batch_runs_as_many_jobs_at_once_as_it_has_threads(threads: int) -> No
     system.run_relay()
     system.run_worker()
     assert most == threads
+
+
+def test_a_timeout_whose_outcome_cannot_be_written_still_ends_the_batch() -> None:
+    here = LongJob(timeout="25s")
+    thread = here.start("a", heartbeats=True)
+    here.system.memory_ledger.write = _break  # type: ignore[method-assign]
+    here.pass_time(25)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert here.done == []
+    assert here.system.telemetry.named("message_failed")
+
+
+def test_a_heartbeat_that_fails_goes_on_beating() -> None:
+    here = LongJob()
+    extend = here.system.memory_queues["default"].extend
+    thread = here.start("a", heartbeats=True)
+    here.system.memory_queues["default"].extend = _break  # type: ignore[method-assign]
+    here.pass_time(4)
+    here.system.telemetry.wait_for("heartbeat_failed")
+    here.system.memory_queues["default"].extend = extend  # type: ignore[method-assign]
+    here.pass_time(UNIT_SECONDS)
+    assert here.system.memory_queues["default"].lease(1, 1) == []
+    here.may_end.set()
+    thread.join(10)
+    assert here.system.job(here.job_id).token == 1

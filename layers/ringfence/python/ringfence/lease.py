@@ -218,9 +218,12 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._told_to_stop():
-            for ownership in self._timed_out():
-                self._on_timeout(ownership)
-            self._renew_if_due()
+            try:
+                for ownership in self._timed_out():
+                    self._on_timeout(ownership)
+                self._renew_if_due()
+            except Exception as fault:  # noqa: BLE001 - a heartbeat that dies silently loses every lease of the batch
+                self._telemetry.event("heartbeat_failed", queue=self._queue.name, reason=f"{type(fault).__name__}: {fault}")
 
     def _told_to_stop(self) -> bool:
         """Sleep until the next renewal or timeout, or until woken."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ringfence import transitions
 from ringfence.effects import Effect
-from ringfence.errors import EffectRefused, LeaseLost, Rejected, Unavailable
+from ringfence.errors import LeaseLost, Unavailable
 from ringfence.job import Job
 from ringfence.lease import Ownership
 from ringfence.outcome import (
@@ -32,13 +32,13 @@ UNDECIDED_PAUSE_SECONDS = 5.0
 def settle(ownership: Ownership, outcome: Outcome, effects: Sequence[Effect], services: Services) -> Disposition:
     """Write the outcome; the caller has taken the attempt's latch. What goes wrong at the commit becomes the outcome."""
     try:
-        disposition = _carry_out(ownership, outcome, effects, services)
-    except (EffectRefused, Rejected, LeaseLost, Unavailable) as fault:
-        try:
-            disposition = _carry_out(ownership, outcome_of(fault), (), services)
-        except (LeaseLost, Unavailable) as second:
-            disposition = _carry_out(ownership, outcome_of(second), (), services)
-    return disposition
+        return _carry_out(ownership, outcome, effects, services)
+    except Exception as fault:  # noqa: BLE001 - an effect's fault, a lost lease, a store that may not be written to
+        instead = outcome_of(fault)
+    try:
+        return _carry_out(ownership, instead, (), services)
+    except (LeaseLost, Unavailable) as fault:
+        return _carry_out(ownership, outcome_of(fault), (), services)
 
 
 def _carry_out(ownership: Ownership, outcome: Outcome, effects: Sequence[Effect], services: Services) -> Disposition:

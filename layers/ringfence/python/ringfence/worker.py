@@ -16,7 +16,7 @@ from ringfence.app import App, JobSpec
 from ringfence.claim import Claimant, bury_poison, claim
 from ringfence.context import Context, encode_text
 from ringfence.effects import Effect
-from ringfence.errors import Poisoned
+from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job
 from ringfence.lease import Heartbeat, Ownership
 from ringfence.outcome import Acknowledge, Disposition, Done, Failed, Interrupted, Keep, Outcome, Release, outcome_of
@@ -108,8 +108,8 @@ class _Batch:
             if self._worker.heartbeats and not self._heartbeat.waits(lease):
                 continue  # its lease ended before it was started: somebody else has it
             if not self._fits(_name(ticket)):
-                self._queue.release([lease], NOT_STARTED_PAUSE_SECONDS)
                 self._heartbeat.forget(lease)
+                self._release(lease, NOT_STARTED_PAUSE_SECONDS)
                 continue
             self._undecided[lease.receipt] = lease
             threading.Thread(target=self._decide, args=(lease, ticket), name=f"job-{lease.message_id}", daemon=True).start()
@@ -143,18 +143,23 @@ class _Batch:
     # --- in a job's thread -------------------------------------------------------------------------------------------
 
     def _decide(self, lease: Lease, ticket: Ticket | Poisoned) -> None:
+        self._deciding(lease, lambda: self._claim_and_run(lease, ticket))
+
+    def _deciding(self, lease: Lease, decide: Callable[[], Disposition | None]) -> None:
+        """Every thread that may decide a message runs in here, so that none can end without its batch being told."""
         try:
-            disposition = self._claim_and_run(lease, ticket)
-            if disposition is not None:
-                self._decided(lease, disposition)
-        except Exception as fault:  # noqa: BLE001 - told, and the message comes again
+            disposition = decide()
+        except Exception as fault:  # noqa: BLE001 - told, and the message comes again when its lease ends
             reason = f"{type(fault).__name__}: {fault}"
             self._services.telemetry.event("message_failed", queue=lease.queue, message_id=lease.message_id, reason=reason)
-            self._decided(lease, Keep())
+            disposition = Keep()
         except BaseException as crash:  # noqa: BLE001 - raised again in the batch's own thread
             with self._changed:
                 self._crash = crash
                 self._changed.notify_all()
+            return
+        if disposition is not None:
+            self._decided(lease, disposition)
 
     def _claim_and_run(self, lease: Lease, ticket: Ticket | Poisoned) -> Disposition | None:
         """None when the outcome was taken by the timeout or a hand-over: they decide the message too."""
@@ -170,6 +175,8 @@ class _Batch:
         ownership = Ownership(claimed, lease, spec, lease_seconds, self._services)
         with self._changed:
             self._running[lease.receipt] = ownership
+            if self._remaining_seconds() <= STOP_SECONDS:
+                ownership.stopping.set()
         if self._worker.heartbeats:
             self._heartbeat.owns(ownership)
         outcome, effects = self._run_code(ownership)
@@ -189,12 +196,18 @@ class _Batch:
     def _decided(self, lease: Lease, disposition: Disposition) -> None:
         self._heartbeat.forget(lease)
         if isinstance(disposition, Release):
-            self._queue.release([lease], disposition.delay_seconds)
+            self._release(lease, disposition.delay_seconds)
         with self._changed:
             if self._undecided.pop(lease.receipt, None) is not None and isinstance(disposition, Acknowledge):
                 self._acknowledged.append(lease)
             self._running.pop(lease.receipt, None)
             self._changed.notify_all()
+
+    def _release(self, lease: Lease, delay_seconds: float) -> None:
+        try:
+            self._queue.release([lease], delay_seconds)
+        except Unavailable as fault:  # it comes back by itself when its lease ends
+            self._services.telemetry.event("release_failed", queue=lease.queue, count=1, reason=str(fault))
 
     # --- beside a job's thread ---------------------------------------------------------------------------------------
 
@@ -208,10 +221,11 @@ class _Batch:
             return
         ownership.stopping.set()
 
-        def carry_out() -> None:
-            self._decided(ownership.lease, settle(ownership, outcome, (), self._services))
+        def carry_out() -> Disposition:
+            return settle(ownership, outcome, (), self._services)
 
-        threading.Thread(target=carry_out, name=f"settle-{ownership.job.job_id}", daemon=True).start()
+        name = f"settle-{ownership.job.job_id}"
+        threading.Thread(target=self._deciding, args=(ownership.lease, carry_out), name=name, daemon=True).start()
 
 
 def _read(lease: Lease) -> Ticket | Poisoned:

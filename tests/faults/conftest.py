@@ -35,10 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "running" in metafunc.fixturenames:
         every = metafunc.definition.get_closest_marker("every_emulator") is not None
-        metafunc.parametrize("running", EMULATORS if every else EMULATORS[-1:], indirect=True, scope="session")
+        metafunc.parametrize("running", EMULATORS if every else EMULATORS[-1:], indirect=True, scope="package")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevSystem]:
     """The system on one emulator, once that has shown itself atomic."""
     faults = DevFaults(tmp_path_factory.mktemp("faults"), FUNCTIONS)

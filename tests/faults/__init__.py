@@ -1,0 +1,1 @@
+"""Faults, injected and real. A package, so that the processes of its fixtures end with its last test."""

@@ -9,11 +9,12 @@ import pytest
 
 from ringfence import App, Context
 from ringfence.errors import Rejected
-from ringfence.gateway import MAX_PAYLOAD_BYTES, Accepted, Refusal, Submission
+from ringfence.gateway import Accepted, Refusal, Submission
 from ringfence.job import State
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.faults import Fault, Faulty, lie, unavailable
 from ringfence.testing.system import MemorySystem
+from ringfence.wire import MAX_PAYLOAD_BYTES
 
 
 def counting_app() -> App:

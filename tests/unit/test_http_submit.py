@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ringfence import App
-from ringfence.gateway import MAX_PAYLOAD_BYTES
 from ringfence.http.request import MAX_BODY_BYTES
 from ringfence.jsontext import MAX_DEPTH, sha256
 from ringfence.testing.faults import Faulty, unavailable
 from ringfence.testing.memory_api import Answered, MemoryApi
 from ringfence.testing.system import MemorySystem
+from ringfence.wire import MAX_PAYLOAD_BYTES
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -61,6 +61,11 @@ def test_the_size_counts_encoded_bytes() -> None:
     assert len(data) == len(b'{"v":1,"jobs":[]}') + 2 * encoded_size(job) - 1
 
 
+def encode_one(**fields: object) -> bytes:
+    good = json.loads(next(encode_records([record()]))[0])["jobs"][0]
+    return json.dumps({**good, **fields}).encode()
+
+
 POISON = {
     "empty": b"",
     "gzip": gzip.compress(b"{}"),
@@ -72,6 +77,10 @@ POISON = {
     "no job id": b'{"v":1,"jobs":[{"tenant":"t"}]}',
     "wrong types": b'{"v":"1","jobs":{}}',
     "nested without end": b"[" * 100_000,
+    "an id no store takes": b'{"v":1,"jobs":[' + encode_one(job_id="x" * 3_000) + b"]}",
+    "an empty id": b'{"v":1,"jobs":[' + encode_one(job_id="") + b"]}",
+    "a hash that is none": b'{"v":1,"jobs":[' + encode_one(payload_sha256="zz") + b"]}",
+    "a payload no ledger takes": b'{"v":1,"jobs":[' + encode_one(payload="x" * 40_000) + b"]}",
 }
 
 
@@ -108,6 +117,7 @@ FOREIGN = {
     "a megabyte of digits": ("1" * 1_000_000, None),
     "an S3 event": ('{"Records":[{"eventSource":"aws:s3","s3":{"object":{"key":"k"}}}]}', None),
     "a lone surrogate": ('"\ud800"', None),
+    "an endless ticket id": ('{"v":1,"ticket_id":"' + "t" * 5_000 + '","job_id":"j6","tenant":"t"}', "j6"),
 }
 
 

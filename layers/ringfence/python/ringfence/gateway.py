@@ -16,10 +16,7 @@ from ringfence.errors import Rejected, Unavailable
 from ringfence.ids import derived_job_id
 from ringfence.job import Job, Millis, State
 from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services
-from ringfence.wire import JobRecord, encode_records
-
-MAX_PAYLOAD_BYTES = 32 * 1024
-"""UTF-8 bytes of the payload's text. Escaped into the log record's ASCII it at most triples, so it fits every later stage."""
+from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
 
 MAX_HORIZON_MS = 400 * 24 * 3600 * 1000
 """How far ahead a job may be scheduled."""

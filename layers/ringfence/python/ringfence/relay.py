@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ringfence import transitions
 from ringfence.change import Refused
-from ringfence.errors import Poisoned, Unavailable
+from ringfence.errors import Poisoned, Rejected, Unavailable
 from ringfence.job import WAITING
 from ringfence.poison import set_aside_record
 from ringfence.ports import Queue, Services
@@ -77,13 +77,21 @@ class Relay:
             set_aside_record(record.shard, record.sequence, record.data, fault, self._services)
             return
         for job in jobs:
-            if job.queue not in self._queues:
-                self._bury(record, job)
-                continue
-            if not job.registered:
-                self._ledger.register(transitions.accept(job, write_id=self._ids.mark(), due_id=self._ids.mark()))
-            if transitions.is_far(job):
-                continue  # its due mark is on the row: timers owe it a ticket
+            try:
+                self._gather_job(record, job, index, window)
+            except (Poisoned, Rejected) as fault:
+                # Its shape is right and its content is not: the row it would become cannot be stored, or is there and broken.
+                set_aside_record(
+                    record.shard, record.sequence, record.data, Poisoned(str(fault), job_id=job.job_id), self._services
+                )
+
+    def _gather_job(self, record: Read, job: JobRecord, index: int, window: _Window) -> None:
+        if job.queue not in self._queues:
+            self._bury(record, job)
+            return
+        if not job.registered:
+            self._ledger.register(transitions.accept(job, write_id=self._ids.mark(), due_id=self._ids.mark()))
+        if not transitions.is_far(job):  # else its due mark is on the row: timers owe it a ticket
             window.add(job.queue, self._delay_seconds(job), new_ticket(self._ids.mark(), job), index)
 
     def _delay_seconds(self, job: JobRecord) -> int:

@@ -7,6 +7,7 @@ message it cannot read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -16,25 +17,38 @@ from ringfence.job import Job, Millis
 WRITES_VERSION = 1
 READS_VERSIONS = frozenset({1, 2})
 
+MAX_PAYLOAD_BYTES = 32 * 1024
+"""UTF-8 bytes of a payload's text. Escaped into the log record's ASCII it at most triples, so it fits every later stage."""
+
 MAX_JOBS_PER_RECORD = 100
 MAX_RECORD_BYTES = 256 * 1024
 """Well below the 1 MiB that a Kinesis record may hold, so that one slow record delays little."""
 
 
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[!-~]+\Z")]
+"""An id as any store takes it, as a key or in a header."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Attempts = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
+Time = Annotated[Millis, msgspec.Meta(ge=0, le=10**14)]
+Trace = Annotated[str, msgspec.Meta(max_length=128)]
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One accepted job in the log: enough to push its ticket, and to register it if the gateway could not."""
 
-    job_id: str
-    tenant: str
-    queue: str
-    name: str
-    payload: str
-    payload_sha256: str
-    created_at: Millis
-    max_attempts: int
-    run_at: Millis | None = None
+    job_id: Id
+    tenant: Name
+    queue: Name
+    name: Name
+    payload: Annotated[str, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
+    payload_sha256: Sha256
+    created_at: Time
+    max_attempts: Attempts
+    run_at: Time | None = None
     registered: bool = True
-    traceparent: str | None = None
+    traceparent: Trace | None = None
 
 
 class _Record(msgspec.Struct):
@@ -45,13 +59,13 @@ class _Record(msgspec.Struct):
 class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The small message in a queue that names a job. Every push is a new ticket with an id of its own."""
 
-    ticket_id: str
-    job_id: str
-    tenant: str
-    name: str | None = None
+    ticket_id: Id
+    job_id: Id
+    tenant: Name
+    name: Name | None = None
     """The job's registered name: lets a worker choose the lease before it has seen the row."""
     v: int = WRITES_VERSION
-    traceparent: str | None = None
+    traceparent: Trace | None = None
 
 
 def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:

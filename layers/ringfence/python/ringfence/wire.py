@@ -29,6 +29,10 @@ Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[!-~]+\
 """An id as any store takes it, as a key or in a header."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Tenant = Annotated[str, msgspec.Meta(max_length=512)]
+"""At most 1,536 bytes: with the queue's name it fits an index key of 2,048.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Attempts = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Time = Annotated[Millis, msgspec.Meta(ge=0, le=10**14)]
@@ -39,7 +43,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One accepted job in the log: enough to push its ticket, and to register it if the gateway could not."""
 
     job_id: Id
-    tenant: Name
+    tenant: Tenant
     queue: Name
     name: Name
     payload: Annotated[str, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
@@ -61,7 +65,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ticket_id: Id
     job_id: Id
-    tenant: Name
+    tenant: Tenant
     name: Name | None = None
     """The job's registered name: lets a worker choose the lease before it has seen the row."""
     v: int = WRITES_VERSION

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from ringfence import App, Context, Put
 from ringfence.errors import Unavailable
 from ringfence.gateway import Accepted, Submission

@@ -16,7 +16,7 @@ from ringfence.errors import RingfenceError, Unavailable
 
 if TYPE_CHECKING:
     from ringfence.client import Client, JobRequest
-    from ringfence.client_batches import Outcome
+    from ringfence.client.batches import Outcome
 
 REFUSALS_SHOWN = 20
 

@@ -16,17 +16,14 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from ringfence import client_batches
-from ringfence.client_batches import BatchSender, Outcome
-from ringfence.client_job import JobRequest, JobSnapshot, RawJson, Submitted, payload_text, snapshot
-from ringfence.client_transport import Answer, Transport, error_of, problem_in
+from ringfence.client.batches import BatchSender, Outcome, batches, keyed
+from ringfence.client.jobs import JobRequest, JobSnapshot, Submitted, payload_text, snapshot
+from ringfence.client.transport import Answer, Transport, error_of, problem_in
 from ringfence.clock import SystemClock
 from ringfence.errors import StillRunning
 from ringfence.http.documents import AcceptedDocument, JobPage, QueueDocument, QueuesDocument
 from ringfence.job import State
 from ringfence.ports import Clock
-
-__all__ = ["Client", "JobRequest", "JobSnapshot", "RawJson", "Submitted"]
 
 JOBS = "/v1/jobs"
 
@@ -96,7 +93,7 @@ class Client:
         traceparent: str | None = None,
     ) -> Submitted:
         """Submit one job; see `JobRequest`."""
-        key, request = client_batches.keyed(
+        key, request = keyed(
             JobRequest(
                 name=name,
                 payload=payload,
@@ -122,7 +119,7 @@ class Client:
 
     def submit_in_batches(self, requests: Iterable[JobRequest]) -> Iterator[list[Outcome]]:
         """`submit_many`, a batch at a time: for more jobs than fit in memory, and to see how far it has come."""
-        for batch in client_batches.batches(requests):
+        for batch in batches(requests):
             yield self._batches.submit(batch)
 
     def _post_jobs(self, body: bytes) -> Answer:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from ringfence.client_job import JobRequest, Submitted
-from ringfence.client_transport import BACKOFF, Answer, error_of
+from ringfence.client.jobs import JobRequest, Submitted
+from ringfence.client.transport import BACKOFF, Answer, error_of
 from ringfence.errors import Rejected, RingfenceError, Unavailable
 from ringfence.http.documents import EntriesDocument, EntryDocument
 from ringfence.http.submissions import MAX_JOBS

@@ -78,6 +78,7 @@ POISON = {
     "wrong types": b'{"v":"1","jobs":{}}',
     "nested without end": b"[" * 100_000,
     "an id no store takes": b'{"v":1,"jobs":[' + encode_one(job_id="x" * 3_000) + b"]}",
+    "the key of something that is no job": b'{"v":1,"jobs":[' + encode_one(job_id="key#0") + b"]}",
     "an empty id": b'{"v":1,"jobs":[' + encode_one(job_id="") + b"]}",
     "a hash that is none": b'{"v":1,"jobs":[' + encode_one(payload_sha256="zz") + b"]}",
     "a payload no ledger takes": b'{"v":1,"jobs":[' + encode_one(payload="x" * 40_000) + b"]}",
@@ -117,6 +118,7 @@ FOREIGN = {
     "a megabyte of digits": ("1" * 1_000_000, None),
     "an S3 event": ('{"Records":[{"eventSource":"aws:s3","s3":{"object":{"key":"k"}}}]}', None),
     "a lone surrogate": ('"\ud800"', None),
+    "the key of something that is no job": ('{"v":1,"ticket_id":"t","job_id":"key#0","tenant":"t"}', "key#0"),
     "an endless ticket id": ('{"v":1,"ticket_id":"' + "t" * 5_000 + '","job_id":"j6","tenant":"t"}', "j6"),
 }
 

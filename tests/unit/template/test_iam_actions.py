@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from ringfence.local.intrinsics import intrinsic
+from ringfence.aws.keys import DynamoKeys
+from ringfence.aws.quarantine import DynamoQuarantine
+from ringfence.ids import RandomIds
+from ringfence.local.demo import sources
 from ringfence.local.template import logical_id
+from ringfence.ports import ApiKey, SetAside
 
 from .conftest import Stack
+from .policies import LEADING_KEYS, PREFIX, Request, allows, listed, statements, written
 
 Grants = Mapping[str, set[str]]
 """Action → resources: the logical id, and what follows the resource's ARN."""
@@ -58,7 +63,7 @@ ROLES: Mapping[str, Grants] = {
         "dynamodb:GetItem": {"LedgerTable", *EXAMPLE_TABLES},
         "dynamodb:PutItem": {"LedgerTable", *EXAMPLE_TABLES},
         "dynamodb:UpdateItem": {"LedgerTable", *EXAMPLE_TABLES},
-        "s3:GetObject": {"Bucket/*"},
+        "s3:GetObject": {"Bucket/modules/*"},
         "s3:ListBucket": {"Bucket"},
         "sqs:ChangeMessageVisibility": QUEUES,
         "sqs:DeleteMessage": QUEUES,
@@ -97,6 +102,68 @@ def test_there_is_one_role_for_each_function_and_no_other(any_stack: Stack) -> N
     assert not any_stack.of_type("AWS::IAM::Policy")
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_only_two_statements_deny_and_only_one_grant_has_a_condition(stack: Stack, role: str) -> None:
+    denials = [statement for statement in statements(stack, role) if statement["Effect"] == "Deny"]
+    conditions = [each["Condition"] for each in statements(stack, role) if each["Effect"] == "Allow" and "Condition" in each]
+
+    assert len(denials) == 1
+    assert conditions == ([{"StringLike": {"s3:prefix": "modules/*"}}] if role == "WorkerRole" else [])
+
+
+# --- API keys ------------------------------------------------------------------------------------------------------------
+
+DYNAMODB_ACTIONS = sorted({action for grants in ROLES.values() for action in grants if action.startswith("dynamodb:")})
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("action", [*DYNAMODB_ACTIONS, "dynamodb:Scan", "dynamodb:PartiQLInsert"])
+def test_of_the_api_keys_the_gateway_reads_one_and_nobody_does_anything_else(stack: Stack, role: str, action: str) -> None:
+    reads_one = (role, action) == ("GatewayRole", "dynamodb:GetItem")
+
+    for partition_key in partition_keys_of_api_keys():
+        assert allows(stack, role, on_ledger(action, partition_key)) == reads_one
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_batch_with_one_api_key_in_it_is_denied_as_a_whole(stack: Stack, role: str) -> None:
+    job_id, partition_key = RandomIds().job(), min(partition_keys_of_api_keys())
+
+    for action in ("dynamodb:BatchWriteItem", "dynamodb:BatchGetItem", "dynamodb:PutItem"):
+        assert not allows(stack, role, on_ledger(action, job_id, partition_key))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_jobs_and_the_quarantine_are_not_denied(stack: Stack, role: str) -> None:
+    for partition_key in (RandomIds().job(), partition_key_of_quarantine()):
+        for action in ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"):
+            assert allows(stack, role, on_ledger(action, partition_key))
+
+
+# --- the bucket ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_reads_what_the_demo_uploads_and_no_failed_batch(any_stack: Stack) -> None:
+    def reads(key: str) -> bool:
+        return allows(any_stack, "WorkerRole", Request("s3:GetObject", f"Bucket/{key}"))
+
+    def lists(prefix: str) -> bool:
+        return allows(any_stack, "WorkerRole", Request("s3:ListBucket", "Bucket", {PREFIX: [prefix]}))
+
+    uploaded = sources.PREFIX + "/"
+    assert (reads(uploaded + "os.py"), lists(uploaded)) == (True, True)
+    assert (reads("aws/lambda/some-mapping/shardId-0/2026/11/05/batch"), lists("aws/lambda/"), lists("")) == (False,) * 3
+    assert not allows(any_stack, "WorkerRole", Request("s3:ListBucket", "Bucket"))
+
+
+def test_the_relay_writes_failed_batches_and_nothing_that_a_job_reads(any_stack: Stack) -> None:
+    def puts(key: str) -> bool:
+        return allows(any_stack, "RelayRole", Request("s3:PutObject", f"Bucket/{key}"))
+
+    assert puts("aws/lambda/some-mapping/shardId-0/2026/11/05/batch")
+    assert not puts("modules/os.py")
+
+
 def test_only_lambda_may_assume_a_role(any_stack: Stack) -> None:
     allow_lambda = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
     for role in any_stack.of_type("AWS::IAM::Role").values():
@@ -112,8 +179,9 @@ def test_a_function_logs_to_the_group_that_its_role_may_write_to(any_stack: Stac
 def granted(stack: Stack, role: str) -> dict[str, set[str]]:
     grants: dict[str, set[str]] = {}
     for statement in statements(stack, role):
-        assert statement["Effect"] == "Allow"
-        assert not statement.keys() - {"Effect", "Action", "Resource"}
+        if statement["Effect"] == "Deny":
+            continue
+        assert not statement.keys() - {"Effect", "Action", "Resource", "Condition"}
         for action in listed(statement["Action"]):
             assert "*" not in action
             resources = {written(stack, resource) for resource in listed(statement["Resource"])}
@@ -122,27 +190,43 @@ def granted(stack: Stack, role: str) -> dict[str, set[str]]:
     return grants
 
 
-def statements(stack: Stack, role: str) -> Iterator[Mapping[str, Any]]:
-    properties = stack.properties(role)
-    for policy in properties["Policies"]:
-        yield from policy["PolicyDocument"]["Statement"]
-    for managed in properties["ManagedPolicyArns"]:
-        # A policy of this very template, not one that AWS manages and may widen.
-        yield from stack.properties(str(logical_id(managed)))["PolicyDocument"]["Statement"]
+def on_ledger(action: str, *partition_keys: str) -> Request:
+    return Request(action, "LedgerTable", {LEADING_KEYS: partition_keys})
 
 
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+class Recorder:
+    """In the place of boto3's client: notes the partition keys of every request."""
+
+    def __init__(self) -> None:
+        self.partition_keys: set[str] = set()
+
+    def get_item(self, *, Key: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        self.partition_keys.add(Key["pk"]["S"])
+        return {}
+
+    def put_item(self, *, Item: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        return self.get_item(Key=Item)
+
+    def transact_write_items(self, *, TransactItems: list[dict[str, Any]], **_: Any) -> None:
+        for action in TransactItems:
+            self.get_item(Key=action["Put"]["Item"])
+
+    def query(self, *, ExpressionAttributeValues: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        self.partition_keys.update(value["S"] for value in ExpressionAttributeValues.values())
+        return {"Items": []}
 
 
-def written(stack: Stack, resource: Any) -> str:
-    match intrinsic(resource):
-        case ("Fn::GetAtt", [str(name), "Arn"]):
-            beyond = ""
-        case ("Fn::Sub", str(text)):
-            name, _, beyond = text.removeprefix("${").partition(".Arn}")
-        case _:
-            assert resource == "*", resource
-            return "*"
-    assert name in stack.resources
-    return name + beyond
+def partition_keys_of_api_keys() -> set[str]:
+    recorder = Recorder()
+    keys = DynamoKeys(recorder, "ledger")
+    keys.add(ApiKey(key_id="k1", sha256="5" * 64, tenant="acme", scopes=frozenset({"read"}), created_at=1))
+    keys.all()
+    assert len(recorder.partition_keys) == 2
+    return recorder.partition_keys
+
+
+def partition_key_of_quarantine() -> str:
+    recorder = Recorder()
+    DynamoQuarantine(recorder, "ledger").put(SetAside(source="log:0", position="1", reason="poison", data=b"x", at=1))
+    (partition_key,) = recorder.partition_keys
+    return partition_key

@@ -28,6 +28,9 @@ MAX_RECORD_BYTES = 256 * 1024
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[!-~]+\Z")]
 """An id as any store takes it, as a key or in a header."""
 
+JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[!-\"$-~]+\Z")]
+"""The same without ``#``, which is in the keys of what else a ledger's table holds."""
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Tenant = Annotated[str, msgspec.Meta(max_length=512)]
 """At most 1,536 bytes: with the queue's name it fits an index key of 2,048.
@@ -42,7 +45,7 @@ Trace = Annotated[str, msgspec.Meta(max_length=128)]
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One accepted job in the log: enough to push its ticket, and to register it if the gateway could not."""
 
-    job_id: Id
+    job_id: JobId
     tenant: Tenant
     queue: Name
     name: Name
@@ -64,7 +67,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The small message in a queue that names a job. Every push is a new ticket with an id of its own."""
 
     ticket_id: Id
-    job_id: Id
+    job_id: JobId
     tenant: Tenant
     name: Name | None = None
     """The job's registered name: lets a worker choose the lease before it has seen the row."""

@@ -1,6 +1,8 @@
 """API keys in the ledger's table: one item found by the secret's hash, and one in a list, written and removed together.
 
-Both lie under partition keys that no job id can be. Keys are few and changed by hand, so their list is one partition.
+Both lie under partition keys that no job id can be and that template.yaml keeps every function from, by their prefix: only the
+gateway may read one that it knows, and only an operator's credentials write them. Keys are few and changed by hand, so their
+list is one partition.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from botocore.exceptions import ClientError
 
 from ringfence.aws.dynamo_calls import calling
 from ringfence.aws.failures import code_of
-from ringfence.aws.rows import Item, is_storable_id
+from ringfence.aws.rows import API_KEY_PREFIX, Item, is_storable_key
 from ringfence.errors import Rejected, Unavailable
 from ringfence.ports import ApiKey
 
-LIST_PARTITION = "keys"
+LIST_PARTITION = API_KEY_PREFIX + "list"
 SORT_KEY = "k"
 REFUSED = "ConditionalCheckFailed"
 
@@ -28,7 +30,7 @@ class DynamoKeys:
 
     def find(self, sha256: str) -> ApiKey | None:
         """The key of this secret; strongly consistent, so that a removed key opens nothing."""
-        if not is_storable_id(_by_secret(sha256)["pk"]["S"]):
+        if not is_storable_key(_by_secret(sha256)["pk"]["S"]):
             return None
         with calling("look up an API key"):
             found = self._get(_by_secret(sha256))
@@ -96,7 +98,7 @@ def _ensure_refused(failure: ClientError) -> None:
 
 
 def _by_secret(sha256: str) -> Item:
-    return {"pk": {"S": f"key#{sha256}"}, "sk": {"S": SORT_KEY}}
+    return {"pk": {"S": API_KEY_PREFIX + sha256}, "sk": {"S": SORT_KEY}}
 
 
 def _in_list(key_id: str) -> Item:

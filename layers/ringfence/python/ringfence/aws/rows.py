@@ -32,6 +32,10 @@ Item = dict[str, AttributeValue]
 
 ROW_SORT_KEY = "j"
 
+API_KEY_PREFIX = "key#"
+"""Of the partition keys of API keys; template.yaml denies them to the functions. Whatever is no job has a ``#`` in its
+partition key, and no job's id has one."""
+
 LISTING_INDEX, DUE_INDEX, DEAD_INDEX = "listing", "due", "dead"
 
 TTL = "ttl"
@@ -141,12 +145,18 @@ def row_key(job_id: str) -> Item:
 
 
 def is_storable_id(job_id: str) -> bool:
-    """Whether this can be a partition key at all: an id in a foreign ticket may be anything.
+    """Whether a job can have this id: one in a foreign ticket may be anything, and may name what is no job. A function that
+    asked for an API key would be denied it, and an error is no answer to a message."""
+    return is_storable_key(job_id) and "#" not in job_id
+
+
+def is_storable_key(text: str) -> bool:
+    """Whether this can be a partition key at all.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """
     try:
-        return 1 <= len(job_id.encode()) <= 2048
+        return 1 <= len(text.encode()) <= 2048
     except UnicodeEncodeError:
         return False
 

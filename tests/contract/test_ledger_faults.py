@@ -108,7 +108,7 @@ def test_a_denied_claim_is_told_as_it_came(given: Given, ledger: DynamoLedger, s
 def test_a_late_reply_of_an_owner_who_was_since_replaced_is_a_refusal(given: Given, ledger: DynamoLedger, store: Any) -> None:
     """The write landed, its reply was lost, and before the repetition somebody else claimed the job."""
     job = given.running()
-    change = transitions.hand_over(job, write_id=given.mark(), now=given.clock.now())
+    change = transitions.hand_over(job, counted=True, write_id=given.mark(), now=given.clock.now())
     with inject(store.client, "UpdateItem", [read_timeout()]), pytest.raises(Unavailable):
         ledger.write(change)
     there = ledger.get(job.job_id)

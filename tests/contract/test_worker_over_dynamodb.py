@@ -97,7 +97,7 @@ def test_when_the_patience_is_spent_the_job_is_released_and_runs_again_to_one_ef
     here = Over(store)
     with inject(store.client, "TransactWriteItems", [refused("ThrottlingException")] * 10_000):
         here.system.run_worker()
-    assert (here.row().state, here.row().error, here.visits()) == (State.RUNNING, None, 0)
+    assert (here.row().state, here.row().error, here.row().attempts, here.visits()) == (State.QUEUED, None, 0, 0)
     here.clock.advance(60)
     here.system.run_worker()
     assert (here.row().state, here.row().token, here.visits()) == (State.SUCCEEDED, 2, 1)

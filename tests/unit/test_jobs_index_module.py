@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from jobs import app
@@ -97,6 +98,17 @@ def test_a_file_that_is_not_there_is_dead_and_one_too_large_is_not_read_to_its_e
     here = system()
     assert index(here, "nowhere.py").error == "there is no nowhere.py in the bucket"
     assert "more than 1048576 bytes" in (index(here, "huge.py").error or "")
+
+
+def test_a_file_that_the_worker_may_not_read_is_dead(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its role reads the prefix that the demo uploads to, and no other: trying again would change nothing."""
+
+    def refuse(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}, "GetObject")
+
+    monkeypatch.setattr(s3, "get_object", refuse)
+    job = index(system(), "aws/lambda/batch")
+    assert (job.state, job.error) == (State.DEAD, "aws/lambda/batch is not among the files that jobs may read")
 
 
 def test_a_bucket_out_of_reach_is_tried_again(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,12 +178,12 @@ def test_c35_when_the_patience_is_spent_the_job_is_released_not_failed() -> None
     here.may_end.set()
     thread.join(10)
     row = here.system.job(here.job_id)
-    assert (row.state, row.error) == (State.RUNNING, None)
+    assert (row.state, row.error, row.attempts) == (State.QUEUED, None, 0)
     assert here.done == []
     assert here.system.telemetry.named("outcome_undecided")
 
 
-def test_a_crash_of_the_machinery_is_raised_to_the_caller_not_swallowed() -> None:
+def test_a_fault_of_the_machinery_is_told_and_costs_only_its_own_message() -> None:
     here = LongJob()
     here.system.quarantine.put = _break  # type: ignore[method-assign]
     here.system.memory_queues["default"].put("hello")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ringfence import App, Context
 from ringfence.job import State
+from ringfence.memory.queue import MemoryQueue
 from ringfence.testing.faults import Faulty, unavailable
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import Ticket, decode_ticket, encode_ticket
@@ -47,16 +50,57 @@ def test_a_push_that_fails_leaves_the_mark_for_the_next_run() -> None:
     assert here.timers.run()["released"] == 1
 
 
-def test_a_claim_before_the_mark_is_cleared_leaves_it_and_the_second_ticket_is_harmless() -> None:
-    here = MemorySystem(app())
+def test_a_claim_leaves_the_mark_alone_and_the_ticket_it_brings_finds_the_job_held_then_finished() -> None:
+    beside: list[int] = []
+
+    def during(ctx: Context) -> None:
+        beside.append(here.timers.run()["released"])
+
+    made = App()
+    made.job("noop")(during)
+    here = MemorySystem(made)
     job_id = scheduled(here)
     here.clock.sleep(3_600)
-    early_ticket = Ticket(ticket_id="stray", job_id=job_id, tenant="default", name="noop")
-    here.queues["default"].push([early_ticket])
+    stray = Ticket(ticket_id="stray", job_id=job_id, tenant="default", name="noop")
+    here.queues["default"].push([stray])
     here.run_worker()
-    assert here.job(job_id).state is State.SUCCEEDED
-    assert here.job(job_id).due_id is None
-    assert here.timers.run()["released"] == 0
+    row = here.job(job_id)
+    assert (beside, row.state, row.token, row.due_id) == ([1], State.SUCCEEDED, 1, None)
+    here.run_worker()
+    assert here.memory_queues["default"].bodies() == []
+    assert here.job(job_id).token == 1
+
+
+def test_rows_of_a_queue_that_is_gone_are_dead_and_stand_in_nobodys_way() -> None:
+    here = MemorySystem(app())
+    good = scheduled(here)
+    later = dataclasses.replace(here.job(good), queue="gone", run_at=here.clock.now())
+    for number in range(2_000):
+        here.ledger.register(dataclasses.replace(later, job_id=f"gone{number}", write_id="w"))
+    here.clock.sleep(3_600)
+    assert here.timers.run()["released"] == 1
+    assert here.job(good).state is State.QUEUED
+    dead = here.job("gone7")
+    assert (dead.state, dead.error, dead.due_id) == (State.DEAD, "there is no queue 'gone'", None)
+
+
+def test_a_queue_that_takes_nothing_stands_in_nobodys_way() -> None:
+    stuck = Faulty(MemoryQueue("priority"), [unavailable("push", call=None)])
+    here = MemorySystem(app(), wrap=lambda name, port: stuck if name == "queue:priority" else port)
+    for _ in range(1_500):
+        here.submit("noop", queue="priority", delay_seconds=1_000)
+    good = here.submit("noop", delay_seconds=2_000).job_id
+    here.clock.sleep(2_000)
+    assert here.timers.run()["released"] == 1
+    assert here.job(good).state is State.QUEUED
+
+
+def test_an_invocation_that_ends_leaves_the_rest_to_the_next() -> None:
+    here = MemorySystem(app())
+    scheduled(here)
+    here.clock.sleep(3_600)
+    assert here.timers.run(lambda: 5.0) == {"released": 0, "drained": 0}
+    assert here.timers.run(lambda: 50.0)["released"] == 1
 
 
 def test_an_unfinished_job_in_the_last_resort_gets_a_new_ticket_and_an_ended_one_does_not() -> None:

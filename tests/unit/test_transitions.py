@@ -10,11 +10,11 @@ import pytest
 from ringfence import transitions
 from ringfence.change import apply, holds
 from ringfence.job import TERMINAL, Job, PastAttempt, Progress, State
-from ringfence.transitions import CancelNow, Early, Finished, Free, Held, Missing, UsedUp
+from ringfence.verdict import CLOCK_SKEW_MS, CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge
 from ringfence.wire import Ticket
 
 NOW = 1_000_000
-LONG_AGO = NOW - transitions.CLOCK_SKEW_MS - 1
+LONG_AGO = NOW - CLOCK_SKEW_MS - 1
 TICKET = Ticket(ticket_id="t1", job_id="j1", tenant="default")
 
 
@@ -48,7 +48,7 @@ def running(**fields: Any) -> Job:
     return job(**{**defaults, **fields})
 
 
-VERDICTS: dict[str, tuple[Job | None, int, transitions.Verdict]] = {
+VERDICTS: dict[str, tuple[Job | None, int, Verdict]] = {
     "1 no row": (None, 1, Missing()),
     "1 succeeded": (job(state=State.SUCCEEDED), 1, Finished()),
     "1 dead": (job(state=State.DEAD), 1, Finished()),
@@ -75,8 +75,17 @@ VERDICTS: dict[str, tuple[Job | None, int, transitions.Verdict]] = {
 
 
 @pytest.mark.parametrize(("seen", "deliveries", "verdict"), VERDICTS.values(), ids=VERDICTS.keys())
-def test_what_stands_in_the_way_of_a_claim(seen: Job | None, deliveries: int, verdict: transitions.Verdict) -> None:
-    assert transitions.judge(seen, TICKET, deliveries, NOW) == verdict
+def test_what_stands_in_the_way_of_a_claim(seen: Job | None, deliveries: int, verdict: Verdict) -> None:
+    assert judge(seen, TICKET, deliveries, NOW) == verdict
+
+
+def test_the_jobs_code_may_allow_fewer_attempts_than_the_submission() -> None:
+    assert judge(job(attempts=1, max_attempts=5), TICKET, 1, NOW, max_attempts=1) == UsedUp()
+    assert judge(job(attempts=1, max_attempts=5), TICKET, 1, NOW, max_attempts=9) == Free(counted=True)
+    once = dataclasses.replace(owner(), max_attempts=1)
+    claim = transitions.claim_waiting(once, write_id="w")
+    assert holds(claim.condition, job(attempts=0))
+    assert not holds(claim.condition, job(attempts=1))
 
 
 def owner() -> transitions.Owner:
@@ -85,7 +94,7 @@ def owner() -> transitions.Owner:
 
 @pytest.mark.parametrize(("seen", "deliveries", "verdict"), VERDICTS.values(), ids=VERDICTS.keys())
 def test_the_common_claim_takes_exactly_the_waiting_rows_that_are_free(
-    seen: Job | None, deliveries: int, verdict: transitions.Verdict
+    seen: Job | None, deliveries: int, verdict: Verdict
 ) -> None:
     if seen is not None:
         claim = transitions.claim_waiting(owner(), write_id="w1")
@@ -113,7 +122,7 @@ def owners_changes(mine: Job) -> dict[str, Any]:
         "succeed": transitions.succeed(mine, "null", **end),
         "retry soon": transitions.retry_soon(mine, "e", **common, now=NOW, run_at=NOW + 5),
         "retry later": transitions.retry_later(mine, "e", **common, now=NOW, run_at=NOW + 5, due_id="d"),
-        "hand over": transitions.hand_over(mine, **common, now=NOW),
+        "hand over": transitions.hand_over(mine, counted=True, **common, now=NOW),
         "give up": transitions.give_up(mine, "e", **end),
         "cancel": transitions.cancel_mine(mine, **end),
     }
@@ -152,10 +161,15 @@ def test_nothing_but_a_terminal_write_sets_the_expiry(name: str) -> None:
 def test_three_hand_overs_without_a_newer_checkpoint_count_as_an_attempt() -> None:
     seen, attempts = running(attempts=1), []
     for _ in range(6):
-        seen = apply(transitions.hand_over(seen, write_id="w", now=NOW), seen)
+        seen = apply(transitions.hand_over(seen, counted=True, write_id="w", now=NOW), seen)
         attempts.append(seen.attempts)
         seen = dataclasses.replace(seen, state=State.RUNNING, attempts=seen.attempts + 1)
     assert attempts == [0, 0, 1, 1, 1, 2]
+
+
+def test_an_attempt_that_the_claim_did_not_count_is_not_given_back() -> None:
+    seen = running(attempts=1)
+    assert apply(transitions.hand_over(seen, counted=False, write_id="w", now=NOW), seen).attempts == 1
 
 
 def test_a_checkpoint_starts_the_count_of_hand_overs_anew() -> None:
@@ -216,4 +230,5 @@ def test_the_rows_lease_ends_before_the_queues_and_never_at_once() -> None:
 
 
 def test_a_finished_row_outlives_the_log_however_short_the_retention() -> None:
-    assert transitions.expiry(5_000, retention_seconds=1.0) >= 5 + 24 * 3600
+    longest_log_retention_seconds = 120 * 3600
+    assert transitions.expiry(5_000, retention_seconds=1.0) > 5 + longest_log_retention_seconds

@@ -91,6 +91,8 @@ class App:
         timeout_seconds = duration_seconds(timeout)
         if lease_seconds is not None and lease_seconds < MIN_LEASE_SECONDS:
             raise ValueError(f"the lease of {name} is below {MIN_LEASE_SECONDS} s: a heartbeat could not keep it")
+        if max_attempts is not None and max_attempts < 1:
+            raise ValueError(f"{name} allows {max_attempts} attempts; at least one is needed")
         if not 0 < timeout_seconds <= MAX_TIMEOUT_SECONDS:
             raise ValueError(f"the timeout of {name} is not between 0 and {MAX_TIMEOUT_SECONDS} s")
 

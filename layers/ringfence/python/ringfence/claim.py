@@ -1,21 +1,22 @@
 """Claiming a job for a leased ticket: one conditional update, and what to do when something stands in its way.
 
-The rules are `transitions.judge`; here they are carried out.
+The rules are `verdict.judge`; here they are carried out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ringfence import transitions
 from ringfence.change import Change, Written
 from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job, Millis, State
-from ringfence.lease import persist
 from ringfence.outcome import Acknowledge, Disposition, Release
-from ringfence.poison import set_aside_message
+from ringfence.patience import patiently
+from ringfence.poison import bury, set_aside_message
 from ringfence.ports import Lease, Services
-from ringfence.transitions import CancelNow, Early, Finished, Free, Held, Missing, UsedUp
+from ringfence.verdict import CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge
 from ringfence.wire import Ticket
 
 LOOKS = 10
@@ -33,9 +34,18 @@ class Claimant:
     ticket: Ticket
     lease: Lease
     lease_seconds: float
+    max_attempts: int | None
 
 
-def claim(claimant: Claimant, services: Services) -> Job | Disposition:
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The row, now ours. ``counted``: the claim counted an attempt, which a hand-over may give back."""
+
+    job: Job
+    counted: bool
+
+
+def claim(claimant: Claimant, services: Services) -> Claimed | Disposition:
     """Mint the token and own the job; or say what happens to the message instead."""
     ticket, lease = claimant.ticket, claimant.lease
     now = services.clock.now()
@@ -46,14 +56,15 @@ def claim(claimant: Claimant, services: Services) -> Job | Disposition:
         worker=claimant.worker,
         now=now,
         lease_until=transitions.lease_end(now, claimant.lease_seconds),
+        max_attempts=claimant.max_attempts,
     )
     change = transitions.claim_waiting(owner, write_id=services.ids.mark())
     try:
         for _ in range(LOOKS):
-            outcome = persist(lambda: services.ledger.write(change), services)  # noqa: B023 - called before the next turn
+            outcome = patiently(partial(services.ledger.write, change), services)
             if isinstance(outcome, Written):
-                return _written(outcome.job, claimant, services)
-            verdict = transitions.judge(outcome.seen, ticket, lease.deliveries, services.clock.now())
+                return _written(outcome.job, counted="attempts" in change.add, lease=lease, services=services)
+            verdict = judge(outcome.seen, ticket, lease.deliveries, services.clock.now(), claimant.max_attempts)
             answer = _answer(verdict, outcome.seen, owner, claimant, services)
             if not isinstance(answer, Change):
                 return answer
@@ -65,37 +76,31 @@ def claim(claimant: Claimant, services: Services) -> Job | Disposition:
 
 def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Disposition:
     """A message nobody can read: into the quarantine, and the job it names, if any, is dead with the reason."""
-    now = services.clock.now()
     try:
         set_aside_message(lease, fault, services)
-        job = None if fault.job_id is None else services.ledger.get(fault.job_id)
-        if job is not None and not job.state.terminal:
-            expires_at = transitions.expiry(now, services.retention_seconds)
-            services.ledger.write(
-                transitions.bury_unreadable(job, fault.reason, write_id=services.ids.mark(), now=now, expires_at=expires_at)
-            )
+        if fault.job_id is not None:
+            bury(fault.job_id, fault.reason, services)
     except Unavailable:
         return Release(PAUSE_SECONDS)
     return Acknowledge()
 
 
-def _written(job: Job, claimant: Claimant, services: Services) -> Job | Disposition:
-    told: dict[str, str | int] = {
-        "job_id": job.job_id,
-        "queue": job.queue,
-        "job_name": job.name,
-        "token": job.token,
-        "attempt": job.attempts,
-    }
+def _written(job: Job, *, counted: bool, lease: Lease, services: Services) -> Claimed | Disposition:
+    told: dict[str, str | int] = {"job_id": job.job_id, "queue": job.queue, "job_name": job.name, "token": job.token}
     if job.state is State.RUNNING:
-        services.telemetry.event("job_claimed", **told, deliveries=claimant.lease.deliveries)
-        return job
-    services.telemetry.event("job_cancelled" if job.state is State.CANCELLED else "job_dead", **told, reason=job.error)
+        services.telemetry.event(
+            "job_claimed", **told, attempt=job.attempts, deliveries=lease.deliveries, traceparent=job.traceparent
+        )
+        return Claimed(job, counted)
+    if job.state is State.CANCELLED:
+        services.telemetry.event("job_cancelled", **told)
+    else:
+        services.telemetry.event("job_dead", **told, attempt=job.attempts, reason="attempts used up")
     return Acknowledge()
 
 
 def _answer(
-    verdict: transitions.Verdict, seen: Job | None, owner: transitions.Owner, claimant: Claimant, services: Services
+    verdict: Verdict, seen: Job | None, owner: transitions.Owner, claimant: Claimant, services: Services
 ) -> Change | Disposition:
     """The write that a verdict asks for, conditional on the version just seen; or what happens to the message."""
     lease, now = claimant.lease, services.clock.now()

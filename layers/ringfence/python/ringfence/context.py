@@ -12,7 +12,6 @@ from ringfence.effects import Check, Delete, Effect, Effects, Item, Put, Update
 from ringfence.errors import EffectRefused, Rejected, Stopping
 from ringfence.job import Progress
 from ringfence.lease import Ownership
-from ringfence.ports import Ledger
 
 MAX_TEXT_BYTES = 32 * 1024
 """UTF-8 bytes of a checkpoint or a result."""
@@ -21,8 +20,8 @@ MAX_TEXT_BYTES = 32 * 1024
 class Context:
     """The first argument of every job. Its calls raise `LeaseLost` once another worker has claimed the job."""
 
-    def __init__(self, ownership: Ownership, ledger: Ledger) -> None:
-        self._ownership, self._ledger = ownership, ledger
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
         job = ownership.job
         self.job_id: str = job.job_id
         self.tenant: str = job.tenant
@@ -38,6 +37,8 @@ class Context:
         self.payload: str = job.payload or "null"
         """The JSON text as it was received."""
         self.payload_sha256: str = job.payload_sha256
+        self.traceparent: str | None = job.traceparent
+        """W3C trace context of the request that submitted the job."""
         self.effects = Effects()
         """Staged; committed with the job's success in one transaction, or not at all."""
 
@@ -99,7 +100,7 @@ class Context:
     def read(self, table: str, key: Item) -> Mapping[str, Any] | None:
         """One item of yours, strongly consistent, None if absent. Numbers are int or Decimal."""
         self._ownership.ensure_held()
-        return self._ledger.read_item(table, key)
+        return self._ownership.read(table, key)
 
 
 def encode_text(value: Any, what: str) -> str:

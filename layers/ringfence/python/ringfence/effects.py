@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringfence.errors import Rejected
+from ringfence.itemvalues import exact
 
 Item = Mapping[str, Any]
 """An item or key of the user's: str, int, float, Decimal, bool, None, bytes, lists, mappings and sets of these."""
@@ -73,7 +74,11 @@ def describe(effect: Effect) -> str:
 
 
 class Effects:
-    """``ctx.effects``: stages effects that commit with the job, in one transaction."""
+    """``ctx.effects``: stages effects that commit with the job, in one transaction.
+
+    Values are taken as they are now: what the job does to a dict or list afterwards changes nothing. A value that the store
+    cannot keep exactly is `Rejected` here, at the line that staged it.
+    """
 
     def __init__(self) -> None:
         self._staged: list[Effect] = []
@@ -84,7 +89,7 @@ class Effects:
 
     def put(self, table: str, item: Item, *, unless_exists: bool = False, version: int | None = None) -> None:
         """Stage a `Put`."""
-        self._stage(Put(table=table, item=item, unless_exists=unless_exists, version=version))
+        self._stage(Put(table=table, item=exact(item), unless_exists=unless_exists, version=version))
 
     def update(
         self,
@@ -96,15 +101,15 @@ class Effects:
         version: int | None = None,
     ) -> None:
         """Stage an `Update`."""
-        self._stage(Update(table=table, key=key, set=set or {}, add=add or {}, version=version))
+        self._stage(Update(table=table, key=exact(key), set=exact(set or {}), add=exact(add or {}), version=version))
 
     def delete(self, table: str, key: Item, *, version: int | None = None) -> None:
         """Stage a `Delete`."""
-        self._stage(Delete(table=table, key=key, version=version))
+        self._stage(Delete(table=table, key=exact(key), version=version))
 
     def check(self, table: str, key: Item, *, exists: bool = True, version: int | None = None) -> None:
         """Stage a `Check`."""
-        self._stage(Check(table=table, key=key, exists=exists, version=version))
+        self._stage(Check(table=table, key=exact(key), exists=exists, version=version))
 
     def _stage(self, effect: Effect) -> None:
         if len(self._staged) == MAX_EFFECTS:

@@ -6,43 +6,24 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ringfence import transitions
 from ringfence.app import JobSpec
 from ringfence.change import Change, Refused, Written
-from ringfence.effects import Effect
+from ringfence.effects import Effect, Item
 from ringfence.errors import LeaseLost, Unavailable
 from ringfence.ids import request_token
 from ringfence.job import Job, Progress, State
+from ringfence.patience import patiently
 from ringfence.ports import Lease, Queue, Services
-
-PATIENCE_SECONDS = 20.0
-"""How long an owner's write is repeated against conflicts and throttles, its lease kept alive meanwhile."""
-
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
 
 HEARTBEATS_PER_LEASE = 3
 ROW_WRITES_PER_LEASE = 2
 """The row is renewed at most so often per lease: each is a write unit."""
-
-
-def persist(write: Callable[[], Written | Refused], services: Services) -> Written | Refused:
-    """Send the very same write until it is decided: full-jitter pauses, bounded. Raises the last `Unavailable`."""
-    clock, patience_seconds = services.clock, PATIENCE_SECONDS
-    give_up_at = clock.monotonic() + patience_seconds
-    ceiling = FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            return write()
-        except Unavailable:
-            pause = services.random_source.uniform(0.0, ceiling)
-            if clock.monotonic() + pause >= give_up_at:
-                raise
-            clock.sleep(pause)
-            ceiling = min(LONGEST_PAUSE_SECONDS, ceiling * 2)
 
 
 class Ownership:
@@ -55,8 +36,10 @@ class Ownership:
         spec: JobSpec,
         lease_seconds: float,
         services: Services,
+        *,
+        counted: bool = True,
     ) -> None:
-        self.job, self.lease, self.spec, self.lease_seconds = job, lease, spec, lease_seconds
+        self.job, self.lease, self.spec, self.lease_seconds, self.counted = job, lease, spec, lease_seconds, counted
         self.started = self.row_renewed = services.clock.monotonic()
         self.stopping = threading.Event()
         self.lost: LeaseLost | None = None
@@ -64,7 +47,7 @@ class Ownership:
         self._ledger, self._clock, self._ids = services.ledger, services.clock, services.ids
         self._writing = threading.Lock()
         self._latch = threading.Lock()
-        self._sequence = 0
+        self._sequence = itertools.count(1)
         self._progress: Progress | None = None
 
     @property
@@ -95,36 +78,43 @@ class Ownership:
         ``make`` gets the row as last known and a fresh write id. Raises `LeaseLost` when the ledger refuses, `Unavailable`
         when the patience is spent, `EffectRefused` and `Rejected` when an effect is at fault.
         """
-        change = make(self.job, self._ids.mark())
+        with self._writing:
+            change = make(self.job, self._ids.mark())
         if self._progress is not None:
             change = dataclasses.replace(change, set={**change.set, "progress": self._progress})
-        token = request_token(str(self.job.attempt_id), purpose, self._next_sequence())
+        token = request_token(str(self.job.attempt_id), purpose, next(self._sequence)) if effects else None
 
         def once() -> Written | Refused:
             with self._writing:
-                return self._ledger.write(change, effects, request_token=token if effects else None)
+                outcome = self._ledger.write(change, effects, request_token=token)
+                if isinstance(outcome, Written):
+                    self._know(outcome.job)
+                return outcome
 
-        outcome = persist(once, self._services)
+        outcome = patiently(once, self._services)
         if isinstance(outcome, Refused):
             raise self._refused(outcome.seen, purpose)
-        self.job = outcome.job
         return outcome.job
+
+    def read(self, table: str, key: Item) -> Mapping[str, Any] | None:
+        """One item of the user's, strongly consistent."""
+        return patiently(lambda: self._ledger.read_item(table, key), self._services)
 
     def write_effects(self, effects: Sequence[Effect]) -> None:
         """Write effects now, in a transaction that checks that this attempt still holds the row."""
         held = Change(job_id=self.job.job_id, write_id="", condition=transitions.still_mine(self.job), set={}, seen=self.job)
-        token = request_token(str(self.job.attempt_id), "write", self._next_sequence())
+        token = request_token(str(self.job.attempt_id), "write", next(self._sequence))
 
         def once() -> Written | Refused:
             with self._writing:
                 return self._ledger.write_effects(held, effects, request_token=token) or Written(self.job)
 
-        outcome = persist(once, self._services)
+        outcome = patiently(once, self._services)
         if isinstance(outcome, Refused):
             raise self._refused(outcome.seen, "write")
 
     def renew_row(self) -> None:
-        """One heartbeat of the row, if no write of this attempt is under way; notices a lost lease and a cancel."""
+        """One heartbeat of the row, unless a write of this attempt is under way; notices a lost lease and a cancel."""
         if not self._writing.acquire(blocking=False):
             return
         try:
@@ -133,22 +123,24 @@ class Ownership:
             until = transitions.lease_end(self._clock.now(), self.lease_seconds)
             change = transitions.heartbeat(self.job, write_id=self._ids.mark(), lease_until=until, progress=self._progress)
             outcome = self._ledger.write(change)
-        except Unavailable as fault:
-            self._services.telemetry.event("heartbeat_failed", job_id=self.job.job_id, token=self.job.token, reason=str(fault))
+            if isinstance(outcome, Written):
+                self._know(outcome.job)
+        except Exception as fault:  # noqa: BLE001 - this beat is told, the next one tries again
+            reason = f"{type(fault).__name__}: {fault}"
+            self._services.telemetry.event("heartbeat_failed", job_id=self.job.job_id, token=self.job.token, reason=reason)
             return
         finally:
             self._writing.release()
         self.row_renewed = self._clock.monotonic()
         if isinstance(outcome, Refused):
             self._refused(outcome.seen, "heartbeat")
-        else:
-            self.job = outcome.job
-            if outcome.job.cancel_requested:
-                self.stopping.set()
+        elif outcome.job.cancel_requested:
+            self.stopping.set()
 
-    def _next_sequence(self) -> int:
-        self._sequence += 1
-        return self._sequence
+    def _know(self, job: Job) -> None:
+        """Take over what the ledger holds now. A transaction's row is computed: others may know better."""
+        if job.version >= self.job.version:
+            self.job = job
 
     def _refused(self, seen: Job | None, purpose: str) -> LeaseLost:
         """Another owner, or an end that is not ours: this attempt is over. Told once per refused write."""
@@ -180,6 +172,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[Lease, float]] = {}
         self._running: dict[str, Ownership] = {}
+        self._extending = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="ringfence-heartbeat", daemon=True)
@@ -211,8 +204,8 @@ class Heartbeat:
             self._wake.notify_all()
 
     def forget(self, lease: Lease) -> None:
-        """A message is decided: its lease is no longer renewed."""
-        with self._lock:
+        """A message is decided: its lease is not renewed any more once this returns, or a release would be undone."""
+        with self._extending, self._lock:
             self._waiting.pop(lease.receipt, None)
             self._running.pop(lease.receipt, None)
 
@@ -252,25 +245,41 @@ class Heartbeat:
             self._renew()
 
     def _renew(self) -> None:
-        with self._lock:
-            self._renewed = self._clock.monotonic()
-            kept = list(self._waiting.values())
-            running = [o for o in self._running.values() if not o.timed_out]
+        with self._extending:
+            with self._lock:
+                self._renewed = self._clock.monotonic()
+                kept = list(self._waiting.values())
+                running = [o for o in self._running.values() if not o.timed_out]
+            lost = self._extend([*kept, *((o.lease, o.lease_seconds) for o in running)])
+            with self._lock:
+                for receipt in lost:
+                    self._waiting.pop(receipt, None)
+        now = self._clock.monotonic()
+        # A receipt the queue no longer knows proves nothing: the ledger decides, so it is asked at once.
+        due = [o for o in running if o.lease.receipt in lost or now - o.row_renewed >= o.lease_seconds / ROW_WRITES_PER_LEASE]
+        # Side by side, for one slow write must not cost the others their lease.
+        renewals = [threading.Thread(target=ownership.renew_row, daemon=True) for ownership in due]
+        for renewal in renewals:
+            renewal.start()
+        for renewal in renewals:
+            renewal.join()
+
+    def _extend(self, leases: Sequence[tuple[Lease, float]]) -> set[str]:
+        """Extend each by its own length. Returns the receipts that the queue says are over."""
         by_length: dict[float, list[Lease]] = {}
-        for lease, seconds in [*kept, *((o.lease, o.lease_seconds) for o in running)]:
+        for lease, seconds in leases:
             by_length.setdefault(seconds, []).append(lease)
-        lost: list[Lease] = []
-        for seconds, leases in by_length.items():
+        lost: set[str] = set()
+        for seconds, alike in by_length.items():
             try:
-                lost += self._queue.extend(leases, seconds)
+                lost.update(lease.receipt for lease in self._queue.extend(alike, seconds))
             except Unavailable as fault:
-                self._telemetry.event("heartbeat_failed", queue=self._queue.name, count=len(leases), reason=str(fault))
-        gone = {lease.receipt for lease in lost}
-        with self._lock:
-            for receipt in gone:
-                self._waiting.pop(receipt, None)
-        for ownership in running:
-            since = self._clock.monotonic() - ownership.row_renewed
-            # A receipt the queue no longer knows proves nothing: the ledger decides, so it is asked at once.
-            if ownership.lease.receipt in gone or since >= ownership.lease_seconds / ROW_WRITES_PER_LEASE:
-                ownership.renew_row()
+                self._telemetry.event("heartbeat_failed", queue=self._queue.name, count=len(alike), reason=str(fault))
+        return lost
+
+
+class NoHeartbeat(Heartbeat):
+    """Keeps nothing: for jobs whose leases are to run out, in tests of what happens then."""
+
+    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
+        self._waiting = {lease.receipt: (lease, seconds) for lease, seconds in waiting}

@@ -17,17 +17,22 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Another attempt may do better, not before ``after_seconds`` from now."""
+    """Another attempt may do better, not before ``after_seconds`` from now.
+
+    ``error`` is kept on the row; ``cause`` is what may be logged: a kind and a place, never a word of the user's data.
+    """
 
     error: str
+    cause: str
     after_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Hopeless:
-    """No other attempt would end differently."""
+    """No other attempt would end differently. ``error`` and ``cause`` as for `Failed`."""
 
     error: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +75,31 @@ Disposition = Acknowledge | Release | Keep
 
 
 def outcome_of(raised: BaseException) -> Outcome:
-    """What an exception of the job's code, or of its commit, means."""
+    """What an exception of the job's code means."""
+    cause = kind_and_place(raised)
     match raised:
         case LeaseLost():
             return Lost()
         case Stopping():
             return Interrupted()
         case Retry():
-            return Failed(str(raised), raised.after_seconds)
+            return Failed(str(raised), cause, raised.after_seconds)
         case Dead():
-            return Hopeless(str(raised))
+            return Hopeless(str(raised), cause)
         case EffectRefused():
-            return Failed(str(raised)) if raised.version_conflict else Hopeless(str(raised))
+            return Failed(str(raised), cause) if raised.version_conflict else Hopeless(str(raised), cause)
         case Rejected():
-            return Hopeless(f"{raised.kind}: {raised}")
-        case Unavailable():
-            return Undecided()
-    return Failed(_told(raised))
+            return Hopeless(f"{raised.kind}: {raised}", f"{cause}: {raised.kind}")
+    return Failed("".join(traceback.format_exception_only(raised)).strip() + f" ({cause})", cause)
 
 
-def _told(raised: BaseException) -> str:
-    """The exception's last line, and where in the job's code it came from."""
+def outcome_of_commit(raised: Exception) -> Outcome:
+    """What an exception of an outcome's own write means: unlike the code's, it may have been applied."""
+    return Undecided() if isinstance(raised, Unavailable) else outcome_of(raised)
+
+
+def kind_and_place(raised: BaseException) -> str:
+    """The exception's type, and where in the job's code it came from."""
     frames = traceback.extract_tb(raised.__traceback__)
-    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
-    return "".join(traceback.format_exception_only(raised)).strip() + where
+    where = f" at {frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return type(raised).__name__ + where

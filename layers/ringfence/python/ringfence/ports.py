@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from threading import Condition
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ringfence.change import Change, Refused, Written
 from ringfence.effects import Effect, Item
@@ -120,6 +120,13 @@ class Page:
     cursor: str | None
 
 
+class DueMark(NamedTuple):
+    """A ticket that timers owe a job from ``run_at`` on."""
+
+    run_at: Millis
+    job_id: str
+
+
 class Ledger(Protocol):
     """Who may write. Every method raises `Unavailable` when the store is throttled, in conflict or out of reach; sending the
     very same `Change` again is then always safe (its ``write_id`` tells an own write from somebody else's)."""
@@ -156,8 +163,13 @@ class Ledger(Protocol):
         """One item of the user's, strongly consistent; numbers come as int or Decimal."""
         ...
 
-    def due(self, shard: int, now: Millis, limit: int) -> list[str]:
-        """Ids of jobs in this shard whose due mark is at or before ``now``, the longest due first. May be a little stale."""
+    def peek(self, job_ids: Sequence[str]) -> list[Job]:
+        """The rows of these jobs without those texts that lie apart, strongly consistent, in no order; absent and expired ones
+        are left out. For whoever decides where a job stands, not what it does."""
+        ...
+
+    def due(self, shard: int, now: Millis, limit: int, after: DueMark | None = None) -> list[DueMark]:
+        """The due marks of this shard at or before ``now`` and beyond ``after``, the longest due first. A little stale."""
         ...
 
     def list_jobs(

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ringfence import transitions
-from ringfence.change import Refused
 from ringfence.errors import Poisoned, Rejected, Unavailable
-from ringfence.job import WAITING
-from ringfence.poison import set_aside_record
+from ringfence.poison import bury, set_aside_record
 from ringfence.ports import Queue, Services
 from ringfence.wire import JobRecord, Ticket, decode_record, new_ticket
 
@@ -117,12 +115,5 @@ class Relay:
         reason = f"there is no queue {job.queue!r}"
         fault = Poisoned(reason, job_id=job.job_id)
         set_aside_record(record.shard, record.sequence, record.data, fault, self._services)
-        seen = self._ledger.register(transitions.accept(job, write_id=self._ids.mark(), due_id=self._ids.mark()))
-        seen = seen or self._ledger.get(job.job_id)
-        if seen is None or seen.state not in WAITING:
-            return
-        now = self._services.clock.now()
-        expires_at = transitions.expiry(now, self._services.retention_seconds)
-        change = transitions.bury_unreadable(seen, reason, write_id=self._ids.mark(), now=now, expires_at=expires_at)
-        if isinstance(self._ledger.write(change), Refused):
-            self._telemetry.event("bury_refused", job_id=job.job_id)
+        self._ledger.register(transitions.accept(job, write_id=self._ids.mark(), due_id=self._ids.mark()))
+        bury(job.job_id, reason, self._services)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ringfence import transitions
 from ringfence.effects import Effect
@@ -21,10 +22,11 @@ from ringfence.outcome import (
     Outcome,
     Release,
     Undecided,
-    outcome_of,
+    outcome_of_commit,
 )
 from ringfence.ports import Services
 from ringfence.transitions import MAX_QUEUE_DELAY_SECONDS
+from ringfence.verdict import attempts_allowed
 
 UNDECIDED_PAUSE_SECONDS = 5.0
 
@@ -34,30 +36,39 @@ def settle(ownership: Ownership, outcome: Outcome, effects: Sequence[Effect], se
     try:
         return _carry_out(ownership, outcome, effects, services)
     except Exception as fault:  # noqa: BLE001 - an effect's fault, a lost lease, a store that may not be written to
-        instead = outcome_of(fault)
+        instead = outcome_of_commit(fault)
     try:
         return _carry_out(ownership, instead, (), services)
     except (LeaseLost, Unavailable) as fault:
-        return _carry_out(ownership, outcome_of(fault), (), services)
+        return _carry_out(ownership, outcome_of_commit(fault), (), services)
 
 
 def _carry_out(ownership: Ownership, outcome: Outcome, effects: Sequence[Effect], services: Services) -> Disposition:
     match outcome:
         case Done(result):
             return _succeed(ownership, result, effects, services)
-        case Failed(error, after_seconds):
-            return _fail(ownership, error, after_seconds, services)
-        case Hopeless(error):
-            return _give_up(ownership, error, services)
+        case Failed():
+            return _fail(ownership, outcome, services)
+        case Hopeless():
+            return _give_up(ownership, outcome, services)
         case Interrupted():
             return _hand_over(ownership, services)
         case Lost():
             _tell("lease_lost", ownership.job, services)
             return Keep()
         case Undecided():
-            # Neither succeeded nor failed: the next delivery finds out which.
-            _tell("outcome_undecided", ownership.job, services)
-            return Release(UNDECIDED_PAUSE_SECONDS)
+            return _let_go(ownership, services)
+
+
+def _let_go(ownership: Ownership, services: Services) -> Disposition:
+    """Neither succeeded nor failed, as far as we know: the job goes back without losing an attempt.
+
+    Safe either way: if the commit was applied, the row refuses; if it was not, it never will be once this is written.
+    """
+    _tell("outcome_undecided", ownership.job, services)
+    with suppress(Unavailable):  # the next delivery finds out
+        _hand_over(ownership, services)
+    return Release(UNDECIDED_PAUSE_SECONDS)
 
 
 def _succeed(ownership: Ownership, result: str, effects: Sequence[Effect], services: Services) -> Disposition:
@@ -71,15 +82,16 @@ def _succeed(ownership: Ownership, result: str, effects: Sequence[Effect], servi
     return Acknowledge()
 
 
-def _fail(ownership: Ownership, error: str, after_seconds: float, services: Services) -> Disposition:
+def _fail(ownership: Ownership, failed: Failed, services: Services) -> Disposition:
     job, spec = ownership.job, ownership.spec
     if job.cancel_requested:
         return _cancel(ownership, services)
-    allowed = min(job.max_attempts, spec.max_attempts or job.max_attempts)
+    allowed = attempts_allowed(job, spec.max_attempts)
     if job.attempts >= allowed:
-        return _give_up(ownership, f"all {allowed} attempts failed; the last one: {error}", services)
-    delay_seconds = spec.backoff.delay(job.attempts, services.random_source, after_seconds)
-    now = services.clock.now()
+        error = f"all {allowed} attempts failed; the last one: {failed.error}"
+        return _give_up(ownership, Hopeless(error, failed.cause), services)
+    delay_seconds = spec.backoff.delay(job.attempts, services.random_source, failed.after_seconds)
+    now, error = services.clock.now(), failed.error
     run_at = now + round(delay_seconds * 1000)
     if delay_seconds <= MAX_QUEUE_DELAY_SECONDS:
         ownership.write(
@@ -93,16 +105,17 @@ def _fail(ownership: Ownership, error: str, after_seconds: float, services: Serv
             purpose="retry",
         )
         disposition = Acknowledge()
-    _tell("job_retried", job, services, reason=error, delay_seconds=round(delay_seconds, 3))
+    _tell("job_retried", job, services, reason=failed.cause, delay_seconds=round(delay_seconds, 3))
     return disposition
 
 
-def _give_up(ownership: Ownership, error: str, services: Services) -> Disposition:
+def _give_up(ownership: Ownership, hopeless: Hopeless, services: Services) -> Disposition:
     now, expires_at = _end(services)
     job = ownership.write(
-        lambda job, write_id: transitions.give_up(job, error, write_id=write_id, now=now, expires_at=expires_at), purpose="dead"
+        lambda job, write_id: transitions.give_up(job, hopeless.error, write_id=write_id, now=now, expires_at=expires_at),
+        purpose="dead",
     )
-    _tell("job_dead", job, services, reason=error)
+    _tell("job_dead", job, services, reason=hopeless.cause)
     return Acknowledge()
 
 
@@ -110,7 +123,10 @@ def _hand_over(ownership: Ownership, services: Services) -> Disposition:
     if ownership.job.cancel_requested:
         return _cancel(ownership, services)
     now = services.clock.now()
-    ownership.write(lambda job, write_id: transitions.hand_over(job, write_id=write_id, now=now), purpose="hand-over")
+    ownership.write(
+        lambda job, write_id: transitions.hand_over(job, counted=ownership.counted, write_id=write_id, now=now),
+        purpose="hand-over",
+    )
     _tell("job_handed_over", ownership.job, services)
     return Release()
 

@@ -1,4 +1,4 @@
-"""The rules of the ledger: each transition of a job as one conditional `Change`, and what a claim finds in its way.
+"""The rules of the ledger: each transition of a job as one conditional `Change`.
 
 Nothing here touches a store. An owner's write relies on its token, its attempt and ``running``; anybody else's on the state
 and version it saw. Break a line and a job is lost or an effect doubled.
@@ -13,9 +13,6 @@ from typing import Any
 from ringfence.change import AtMost, Below, Change, Condition, Is, OneOf, Unset, all_of, any_of
 from ringfence.job import WAITING, Job, Millis, PastAttempt, Progress, State
 from ringfence.wire import JobRecord, Ticket
-
-CLOCK_SKEW_MS = 5_000
-"""How far two machines' clocks are trusted to agree. Too small costs a needless run, never a second effect."""
 
 LEDGER_LEASE_MARGIN_MS = 1_000
 """The row's lease ends this much before the queue's, so that whoever gets the ticket next finds the row free."""
@@ -73,75 +70,6 @@ def is_far(record: JobRecord) -> bool:
 # --- claiming --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """No row: the ticket names a job nobody accepted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The job has ended: acknowledge, run nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class CancelNow:
-    """A cancel was asked for and nobody else runs the job: write ``cancelled``, then acknowledge."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Another worker runs it: put the ticket back until its lease is over."""
-
-    until: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class Early:
-    """Not due yet: put the ticket back until then, never acknowledge it."""
-
-    until: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class UsedUp:
-    """No attempts are left: write ``dead``, raising the token so that a late owner cannot write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """Nothing stands in the way. ``counted`` is false when only a clock says that the last owner is gone."""
-
-    counted: bool
-
-
-Verdict = Missing | Finished | CancelNow | Held | Early | UsedUp | Free
-
-
-def judge(job: Job | None, ticket: Ticket, deliveries: int, now: Millis) -> Verdict:
-    """What stands between this ticket and a claim of the row just seen."""
-    if job is None:
-        return Missing()
-    if job.state.terminal:
-        return Finished()
-    if job.state in WAITING:
-        if job.cancel_requested:
-            return CancelNow()
-        if job.run_at is not None and job.run_at > now:
-            return Early(job.run_at)
-        return UsedUp() if job.attempts >= job.max_attempts else Free(counted=True)
-    came_again = job.ticket_id == ticket.ticket_id and deliveries > job.ticket_deliveries
-    free_at = (job.lease_until or 0) + CLOCK_SKEW_MS
-    lapsed = free_at < now
-    if not came_again and not lapsed:
-        return Held(free_at)
-    if job.cancel_requested:
-        return CancelNow()
-    if came_again and job.attempts >= job.max_attempts:
-        # A healthy job must not die of a duplicate: over a running row both signs are needed.
-        return UsedUp() if lapsed else Held(free_at)
-    return Free(counted=came_again)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """What a claim writes about its owner."""
@@ -152,6 +80,8 @@ class Owner:
     worker: str
     now: Millis
     lease_until: Millis
+    max_attempts: int | None = None
+    """What the job's code allows, where that is less than what the submission did."""
 
 
 def lease_end(now: Millis, lease_seconds: float) -> Millis:
@@ -164,12 +94,14 @@ def claim_waiting(owner: Owner, *, write_id: str) -> Change:
     """The common claim, of a row not seen before: one conditional update that mints the token."""
     waiting = OneOf("state", WAITING)
     due = any_of(Unset("run_at"), AtMost("run_at", owner.now))
-    attempts_left = Below("attempts", "max_attempts")
+    attempts_left: list[Condition] = [Below("attempts", "max_attempts")]
+    if owner.max_attempts is not None:
+        attempts_left.append(AtMost("attempts", owner.max_attempts - 1))
     not_cancelled = Unset("cancel_requested")
     return Change(
         job_id=owner.ticket.job_id,
         write_id=write_id,
-        condition=all_of(waiting, due, attempts_left, not_cancelled),
+        condition=all_of(waiting, due, *attempts_left, not_cancelled),
         set=_owned_by(owner),
         add={"token": 1, "attempts": 1},
     )
@@ -182,7 +114,7 @@ def claim_seen(seen: Job, owner: Owner, *, counted: bool, write_id: str) -> Chan
         write_id=write_id,
         condition=_as_seen(seen),
         set={**_owned_by(owner), **_ended_attempt(seen, owner.now, "lost")},
-        add={"token": 1, "attempts": 1 if counted else 0},
+        add={"token": 1, "attempts": 1} if counted else {"token": 1},
         seen=seen,
     )
 
@@ -197,7 +129,7 @@ def bury_used_up(seen: Job, *, write_id: str, now: Millis, expires_at: int) -> C
         set={
             **_terminal(State.DEAD, now, expires_at),
             **_ended_attempt(seen, now, "lost"),
-            "error": _clip(f"all {seen.max_attempts} attempts are used up; the last one: {reason}"),
+            "error": _clip(f"all {seen.attempts} attempts are used up; the last one: {reason}"),
         },
         add={"token": 1},
         seen=seen,
@@ -265,15 +197,16 @@ def retry_later(job: Job, error: str, *, write_id: str, now: Millis, run_at: Mil
     )
 
 
-def hand_over(job: Job, *, write_id: str, now: Millis) -> Change:
-    """Back to ``queued`` with the checkpoint kept; the attempt is given back unless the job has stopped advancing."""
+def hand_over(job: Job, *, counted: bool, write_id: str, now: Millis) -> Change:
+    """Back to ``queued`` with the checkpoint kept; the attempt, if this claim counted one, is given back unless the job has
+    stopped advancing."""
     stuck = job.hand_overs + 1 >= HAND_OVERS_PER_ATTEMPT
     changed = {
         **_given_back(State.QUEUED),
         **_ended_attempt(job, now, "handed-over"),
         "hand_overs": 0 if stuck else job.hand_overs + 1,
     }
-    return _owner(job, write_id, {**changed}, add={} if stuck else {"attempts": -1})
+    return _owner(job, write_id, {**changed}, add={"attempts": -1} if counted and not stuck else {})
 
 
 def give_up(job: Job, error: str, *, write_id: str, now: Millis, expires_at: int) -> Change:

@@ -13,13 +13,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ringfence.app import App, JobSpec
-from ringfence.claim import Claimant, bury_poison, claim
+from ringfence.claim import Claimant, Claimed, bury_poison, claim
 from ringfence.context import Context, encode_text
 from ringfence.effects import Effect
 from ringfence.errors import Poisoned, Unavailable
-from ringfence.job import Job
 from ringfence.lease import Heartbeat, Ownership
-from ringfence.outcome import Acknowledge, Disposition, Done, Failed, Interrupted, Keep, Outcome, Release, outcome_of
+from ringfence.outcome import (
+    Acknowledge,
+    Disposition,
+    Done,
+    Failed,
+    Interrupted,
+    Keep,
+    Outcome,
+    Release,
+    kind_and_place,
+    outcome_of,
+)
 from ringfence.ports import Lease, Queue, Services
 from ringfence.retry import Backoff
 from ringfence.settle import settle
@@ -41,9 +51,16 @@ class Worker:
     """Runs the jobs of one `App`, ``threads`` at once in each batch."""
 
     def __init__(
-        self, app: App, services: Services, *, name: str, threads: int, lease_seconds: float, heartbeats: bool = True
+        self,
+        app: App,
+        services: Services,
+        *,
+        name: str,
+        threads: int,
+        lease_seconds: float,
+        heartbeat: type[Heartbeat] = Heartbeat,
     ) -> None:
-        self.app, self.services, self.name, self.threads, self.heartbeats = app, services, name, threads, heartbeats
+        self.app, self.services, self.name, self.threads, self.heartbeat = app, services, name, threads, heartbeat
         self._lease_seconds = lease_seconds
 
     def handle(
@@ -82,37 +99,43 @@ class _Batch:
         self._acknowledged: list[Lease] = []
         self._crash: BaseException | None = None
         self._changed = threading.Condition()
-        self._heartbeat = Heartbeat(queue, self._services, on_timeout=self._time_out)
+        self._heartbeat = worker.heartbeat(queue, self._services, on_timeout=self._time_out)
 
     def run(self) -> list[Lease]:
-        if self._worker.heartbeats:
-            self._heartbeat.start((lease, self._worker.lease_seconds_for(_name(ticket))) for lease, ticket in self._messages)
+        self._heartbeat.start((lease, self._worker.lease_seconds_for(_name(ticket))) for lease, ticket in self._messages)
         try:
-            with self._changed:
-                while (self._pending or self._undecided) and self._remaining_seconds() > LEAVE_SECONDS:
+            while (self._pending or self._undecided) and self._remaining_seconds() > LEAVE_SECONDS:
+                self._release(self._start_what_fits(), NOT_STARTED_PAUSE_SECONDS)
+                self._stop_in_time()
+                with self._changed:
                     self._raise_crash()
-                    self._start_what_fits()
-                    self._stop_in_time()
-                    if self._undecided:
+                    if self._undecided and not self._has_room():
                         self._changed.wait(self._until_next_look())
-                self._raise_crash()
+            self._raise_crash()
+            self._release([lease for lease, _ in self._pending], NOT_STARTED_PAUSE_SECONDS)
         finally:
             self._heartbeat.stop()
-        return self._acknowledged
+        return list(self._acknowledged)
 
     # --- in the batch's own thread -----------------------------------------------------------------------------------
 
-    def _start_what_fits(self) -> None:
-        while self._pending and len(self._undecided) < self._worker.threads:
+    def _has_room(self) -> bool:
+        return bool(self._pending) and len(self._undecided) < self._worker.threads
+
+    def _start_what_fits(self) -> list[Lease]:
+        """Start jobs while there are threads for them. Returns the messages whose jobs do not fit the time left."""
+        unfit: list[Lease] = []
+        while self._has_room():
             lease, ticket = self._pending.popleft()
-            if self._worker.heartbeats and not self._heartbeat.waits(lease):
+            if not self._heartbeat.waits(lease):
                 continue  # its lease ended before it was started: somebody else has it
             if not self._fits(_name(ticket)):
-                self._heartbeat.forget(lease)
-                self._release(lease, NOT_STARTED_PAUSE_SECONDS)
+                unfit.append(lease)
                 continue
-            self._undecided[lease.receipt] = lease
+            with self._changed:
+                self._undecided[lease.receipt] = lease
             threading.Thread(target=self._decide, args=(lease, ticket), name=f"job-{lease.message_id}", daemon=True).start()
+        return unfit
 
     def _raise_crash(self) -> None:
         if self._crash is not None:
@@ -125,11 +148,12 @@ class _Batch:
 
     def _stop_in_time(self) -> None:
         left = self._remaining_seconds()
-        if left <= STOP_SECONDS:
-            for ownership in self._running.values():
+        with self._changed:
+            running = list(self._running.values())
+        for ownership in running:
+            if left <= STOP_SECONDS:
                 ownership.stopping.set()
-        if left <= HAND_OVER_SECONDS:
-            for ownership in self._running.values():
+            if left <= HAND_OVER_SECONDS:
                 self._settle_beside(ownership, Interrupted())
 
     def _until_next_look(self) -> float | None:
@@ -150,7 +174,7 @@ class _Batch:
         try:
             disposition = decide()
         except Exception as fault:  # noqa: BLE001 - told, and the message comes again when its lease ends
-            reason = f"{type(fault).__name__}: {fault}"
+            reason = kind_and_place(fault)
             self._services.telemetry.event("message_failed", queue=lease.queue, message_id=lease.message_id, reason=reason)
             disposition = Keep()
         except BaseException as crash:  # noqa: BLE001 - raised again in the batch's own thread
@@ -166,25 +190,25 @@ class _Batch:
         if isinstance(ticket, Poisoned):
             return bury_poison(lease, ticket, self._services)
         lease_seconds = self._worker.lease_seconds_for(ticket.name)
-        claimed = claim(Claimant(self._worker.name, ticket, lease, lease_seconds), self._services)
-        if not isinstance(claimed, Job):
+        known = None if ticket.name is None else self._worker.app.jobs.get(ticket.name)
+        claimant = Claimant(self._worker.name, ticket, lease, lease_seconds, None if known is None else known.max_attempts)
+        claimed = claim(claimant, self._services)
+        if not isinstance(claimed, Claimed):
             return claimed
-        spec = self._worker.app.jobs.get(claimed.name)
-        if spec is None:
-            spec = _unregistered(claimed.name)
-        ownership = Ownership(claimed, lease, spec, lease_seconds, self._services)
+        name = claimed.job.name
+        spec = self._worker.app.jobs.get(name) or _unregistered(name)
+        ownership = Ownership(claimed.job, lease, spec, lease_seconds, self._services, counted=claimed.counted)
         with self._changed:
             self._running[lease.receipt] = ownership
             if self._remaining_seconds() <= STOP_SECONDS:
                 ownership.stopping.set()
-        if self._worker.heartbeats:
-            self._heartbeat.owns(ownership)
+        self._heartbeat.owns(ownership)
         outcome, effects = self._run_code(ownership)
         return settle(ownership, outcome, effects, self._services) if ownership.take_outcome() else None
 
     def _run_code(self, ownership: Ownership) -> tuple[Outcome, Sequence[Effect]]:
         """The job's code under its context. Every exception becomes an outcome."""
-        context = Context(ownership, self._services.ledger)
+        context = Context(ownership)
         try:
             result = ownership.spec.function(context, **ownership.spec.decode(context.payload))
             if inspect.iscoroutine(result):
@@ -196,24 +220,27 @@ class _Batch:
     def _decided(self, lease: Lease, disposition: Disposition) -> None:
         self._heartbeat.forget(lease)
         if isinstance(disposition, Release):
-            self._release(lease, disposition.delay_seconds)
+            self._release([lease], disposition.delay_seconds)
         with self._changed:
             if self._undecided.pop(lease.receipt, None) is not None and isinstance(disposition, Acknowledge):
                 self._acknowledged.append(lease)
             self._running.pop(lease.receipt, None)
             self._changed.notify_all()
 
-    def _release(self, lease: Lease, delay_seconds: float) -> None:
+    def _release(self, leases: Sequence[Lease], delay_seconds: float) -> None:
+        if not leases:
+            return
+        for lease in leases:
+            self._heartbeat.forget(lease)
         try:
-            self._queue.release([lease], delay_seconds)
-        except Unavailable as fault:  # it comes back by itself when its lease ends
-            self._services.telemetry.event("release_failed", queue=lease.queue, count=1, reason=str(fault))
+            self._queue.release(leases, delay_seconds)
+        except Unavailable as fault:  # they come back by themselves when their leases end
+            self._services.telemetry.event("release_failed", queue=self._queue.name, count=len(leases), reason=str(fault))
 
     # --- beside a job's thread ---------------------------------------------------------------------------------------
 
     def _time_out(self, ownership: Ownership) -> None:
-        error = f"timed out after {ownership.spec.timeout_seconds:g} s"
-        self._settle_beside(ownership, Failed(error))
+        self._settle_beside(ownership, Failed(f"timed out after {ownership.spec.timeout_seconds:g} s", "timeout"))
 
     def _settle_beside(self, ownership: Ownership, outcome: Outcome) -> None:
         """Decide a job whose own thread is still busy; that thread is lost to the job from here on."""

@@ -41,14 +41,14 @@ def calling(doing: str) -> Iterator[None]:
         raise
 
 
-def get_all(client: Any, table: str, keys: Sequence[Item], clock: Clock) -> list[Item]:
-    """The items there are, eventually consistent, in no order. Raises `Unavailable` when some cannot be had."""
+def get_all(client: Any, table: str, keys: Sequence[Item], clock: Clock, *, consistent: bool = False) -> list[Item]:
+    """The items there are, in no order; at twice the price, as of now. Raises `Unavailable` when some cannot be had."""
     found: list[Item] = []
     for start in range(0, len(keys), MAX_GET_ITEMS):
         wanted: Sequence[Item] = keys[start : start + MAX_GET_ITEMS]
         for pause in _pauses(clock):
             with calling("read from the ledger"):
-                reply = client.batch_get_item(RequestItems={table: {"Keys": list(wanted)}})
+                reply = client.batch_get_item(RequestItems={table: {"Keys": list(wanted), "ConsistentRead": consistent}})
             got = reply.get("Responses", {}).get(table, [])
             found += got
             wanted = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])

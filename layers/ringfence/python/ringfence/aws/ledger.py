@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from ringfence.aws import expressions, layout, rows, texts
 from ringfence.aws.cancellation import row_that_refused
-from ringfence.aws.dynamo_calls import calling, put_all
+from ringfence.aws.dynamo_calls import calling, get_all, put_all
 from ringfence.aws.effects import deserialized, serialized, transact_action
 from ringfence.aws.expressions import Placeholders
 from ringfence.aws.failures import code_of
@@ -23,7 +23,7 @@ from ringfence.errors import Rejected, RingfenceError
 from ringfence.itemvalues import BAD_EFFECT
 from ringfence.job import Job, Millis, State
 from ringfence.listing import Query
-from ringfence.ports import Clock, Page
+from ringfence.ports import Clock, DueMark, Page
 
 
 class DynamoLedger:
@@ -106,19 +106,29 @@ class DynamoLedger:
                 raise
         return None if item is None else deserialized(item)
 
-    def due(self, shard: int, now: Millis, limit: int) -> list[str]:
-        """Ids whose due mark has come. See `ports.Ledger.due`."""
+    def peek(self, job_ids: Sequence[str]) -> list[Job]:
+        """The rows alone. See `ports.Ledger.peek`."""
+        keys = [rows.row_key(job_id) for job_id in job_ids if rows.is_storable_id(job_id)]
+        found = get_all(self._client, self._table, keys, self._clock, consistent=True)
+        now = self._clock.now()
+        return [job for job in (rows.from_item(row, {}) for row in found) if not job.expired(now)]
+
+    def due(self, shard: int, now: Millis, limit: int, after: DueMark | None = None) -> list[DueMark]:
+        """Marks whose time has come. See `ports.Ledger.due`."""
         query: dict[str, Any] = {
             "TableName": self._table,
             "IndexName": rows.DUE_INDEX,
             "KeyConditionExpression": "dk = :shard AND da <= :now",
             "ExpressionAttributeValues": {":shard": rows.due_key(shard), ":now": {"N": str(now)}},
         }
-        found: list[str] = []
+        if after is not None:
+            at = {"dk": rows.due_key(shard), "da": {"N": str(after.run_at)}}
+            query["ExclusiveStartKey"] = {**rows.row_key(after.job_id), **at}
+        found: list[DueMark] = []
         while len(found) < limit:
             with calling("look for due jobs"):
                 reply = self._client.query(**query, Limit=limit - len(found))
-            found += [entry["pk"]["S"] for entry in reply["Items"]]
+            found += [DueMark(int(entry["da"]["N"]), entry["pk"]["S"]) for entry in reply["Items"]]
             if "LastEvaluatedKey" not in reply:
                 break
             query["ExclusiveStartKey"] = reply["LastEvaluatedKey"]

@@ -14,7 +14,7 @@ from ringfence.ids import shard_of
 from ringfence.job import Job, Millis, State
 from ringfence.listing import Position, Query, page_of
 from ringfence.memory.user_tables import UserTables
-from ringfence.ports import DUE_SHARDS, Clock, Page
+from ringfence.ports import DUE_SHARDS, Clock, DueMark, Page
 
 TOKENS_REMEMBERED = 10_000
 
@@ -84,16 +84,21 @@ class MemoryLedger:
         with self._lock:
             return self._tables.read(table, key)
 
-    def due(self, shard: int, now: Millis, limit: int) -> list[str]:
+    def peek(self, job_ids: Sequence[str]) -> list[Job]:
+        """See `ports.Ledger.peek`."""
+        with self._lock:
+            return [job for job_id in job_ids if (job := self._row(job_id)) is not None]
+
+    def due(self, shard: int, now: Millis, limit: int, after: DueMark | None = None) -> list[DueMark]:
         """See `ports.Ledger.due`."""
         with self._lock:
-            marked = [
-                (job.run_at, job.job_id)
+            marks = [
+                DueMark(job.run_at, job.job_id)
                 for job in self._rows.values()
                 if job.due_id is not None and job.run_at is not None and job.run_at <= now
             ]
-        in_shard = [job_id for _, job_id in sorted(marked) if shard_of(job_id, DUE_SHARDS) == shard]
-        return in_shard[:limit]
+        in_shard = sorted(mark for mark in marks if shard_of(mark.job_id, DUE_SHARDS) == shard)
+        return [mark for mark in in_shard if after is None or mark > after][:limit]
 
     def list_jobs(
         self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50

@@ -101,7 +101,7 @@ class LedgerDue:
 
     def test_a_row_is_in_one_shard_only(self, given: Given, ledger: Ledger) -> None:
         job = given.scheduled(in_seconds=0)
-        there = [shard for shard in range(DUE_SHARDS) if job.job_id in ledger.due(shard, given.clock.now(), 100)]
+        there = [shard for shard in range(DUE_SHARDS) if job.job_id in _due(ledger, shard, given.clock.now())]
         assert there == [shard_of(job.job_id, DUE_SHARDS)]
 
     def test_a_mark_lives_from_the_write_that_sets_it_to_the_one_that_clears_it(self, given: Given, ledger: Ledger) -> None:
@@ -133,8 +133,11 @@ class LedgerDue:
             given.queued(job_id=job_id, state=State.SCHEDULED, run_at=run_at, due_id=given.mark())
         by_age = [ids[0], ids[2], ids[4], ids[1], ids[3]]
         shard = shard_of(ids[0], DUE_SHARDS)
-        assert ledger.due(shard, start + 9, 10) == by_age
-        assert ledger.due(shard, start + 9, 2) == by_age[:2]
+        assert _due(ledger, shard, start + 9) == by_age
+        first = ledger.due(shard, start + 9, 2)
+        assert [mark.job_id for mark in first] == by_age[:2]
+        beyond = ledger.due(shard, start + 9, 10, first[-1])
+        assert [mark.job_id for mark in beyond] == by_age[2:]
 
 
 class LedgerListing:
@@ -247,7 +250,11 @@ class LedgerListing:
 
 
 def _is_due(ledger: Ledger, job: Job, at: int) -> bool:
-    return job.job_id in ledger.due(shard_of(job.job_id, DUE_SHARDS), at, 1_000)
+    return job.job_id in _due(ledger, shard_of(job.job_id, DUE_SHARDS), at)
+
+
+def _due(ledger: Ledger, shard: int, at: int) -> list[str]:
+    return [mark.job_id for mark in ledger.due(shard, at, 1_000)]
 
 
 def _ids_of_one_shard(given: Given, count: int) -> list[str]:

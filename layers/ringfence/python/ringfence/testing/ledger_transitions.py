@@ -37,7 +37,7 @@ def _retry_later(given: Given, job: Job) -> Change:
 
 
 def _hand_over(given: Given, job: Job) -> Change:
-    return transitions.hand_over(job, write_id=given.mark(), now=given.clock.now() + 500)
+    return transitions.hand_over(job, counted=True, write_id=given.mark(), now=given.clock.now() + 500)
 
 
 def _give_up(given: Given, job: Job) -> Change:

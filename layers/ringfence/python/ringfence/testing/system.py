@@ -11,6 +11,7 @@ from ringfence.app import App
 from ringfence.gateway import Accepted, Gateway, Submission
 from ringfence.ids import RandomIds
 from ringfence.job import Job
+from ringfence.lease import Heartbeat, NoHeartbeat
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.ledger import MemoryLedger
 from ringfence.memory.log import MemoryLog
@@ -80,7 +81,7 @@ class MemorySystem:
             name=name,
             threads=self.threads,
             lease_seconds=self.lease_seconds,
-            heartbeats=heartbeats,
+            heartbeat=Heartbeat if heartbeats else NoHeartbeat,
         )
 
     def submit(self, name: str, payload: str = "{}", **more: Any) -> Job:

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
+from botocore.exceptions import ClientError
 from msgspec import Meta
 
 from jobs.module_counts import MAX_SOURCE_BYTES, Unparseable, count_module, package_of
@@ -45,6 +46,10 @@ def _read(key: str) -> bytes:
         found = s3.get_object(Bucket=os.environ["RINGFENCE_BUCKET"], Key=key)
     except s3.exceptions.NoSuchKey:
         raise Dead(f"there is no {key} in the bucket") from None
+    except ClientError as fault:
+        if fault.response["Error"]["Code"] != "AccessDenied":
+            raise
+        raise Dead(f"{key} is not among the files that jobs may read") from None
     with closing(found["Body"]) as body:
         source: bytes = body.read(MAX_SOURCE_BYTES + 1)
     return source

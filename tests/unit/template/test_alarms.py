@@ -17,8 +17,9 @@ from ringfence.settings import Settings
 from .conftest import Stack
 
 ALARMS = {
-    "RelayIsBehind", "DefaultQueueIsOld", "PriorityQueueIsOld", "LastResortIsUsed", "JobsAreDead", "QuarantineIsUsed",
-    "LateWritesAreRefused", "GatewayAnswers5xx", "FunctionsFail", "FunctionsAreThrottled", "LedgerThrottles",
+    "RelayIsBehind", "BatchesAreGivenUp", "DefaultQueueIsOld", "PriorityQueueIsOld", "LastResortIsUsed", "JobsAreDead",
+    "QuarantineIsUsed", "LateWritesAreRefused", "GatewayAnswers5xx", "FunctionsFail", "FunctionsAreThrottled",
+    "LedgerThrottles",
 }  # fmt: skip
 FUNCTIONS = {"GatewayFunction", "RelayFunction", "WorkerFunction", "TimersFunction"}
 
@@ -61,6 +62,24 @@ def test_the_relay_may_be_an_hour_behind(stack: Stack) -> None:
 
     assert list(metrics(alarm)) == [("AWS/Lambda", "IteratorAge", {"FunctionName": {"Ref": "RelayFunction"}})]
     assert (alarm["Statistic"], alarm["Threshold"]) == ("Maximum", 60 * 60 * 1000)
+
+
+def test_a_batch_that_is_given_up_is_noticed_wherever_it_ends(stack: Stack) -> None:
+    """The mapping tells of the batches that it put into the bucket or dropped, the function of those the bucket refused."""
+    mapping, function = {"EventSourceMappingUUID": {"Ref": "RelayFunctionLog"}}, {"FunctionName": {"Ref": "RelayFunction"}}
+
+    assert list(metrics(alarms(stack)["BatchesAreGivenUp"])) == [
+        ("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", mapping),
+        ("AWS/Lambda", "DroppedEventCount", mapping),
+        ("AWS/Lambda", "DestinationDeliveryFailures", function),
+    ]
+    assert alarms(stack)["BatchesAreGivenUp"]["Threshold"] == 0
+
+
+def test_the_logs_mapping_counts_events_while_an_alarm_asks_for_them(any_stack: Stack) -> None:
+    (log,) = (m for m in any_stack.of_type("AWS::Lambda::EventSourceMapping").values() if "StartingPosition" in m)
+
+    assert log.get("MetricsConfig") == ({"Metrics": ["EventCount"]} if alarms(any_stack) else None)
 
 
 def test_jobs_metrics_are_written_by_the_code_under_this_stacks_name(any_stack: Stack) -> None:
@@ -119,7 +138,7 @@ def test_the_ledger_and_each_of_its_indexes_are_watched_for_throttles(stack: Sta
 def test_every_metric_of_an_alarm_with_several_counts_towards_it(stack: Stack) -> None:
     several = [alarm["Metrics"] for alarm in alarms(stack).values() if "Metrics" in alarm]
 
-    assert len(several) == 3
+    assert len(several) == 4
     for each in several:
         assert [metric["Id"] for metric in each if metric["ReturnData"]] == ["total"]
         assert next(metric["Expression"] for metric in each if metric["Id"] == "total") == "SUM(METRICS())"

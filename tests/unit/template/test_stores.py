@@ -92,18 +92,16 @@ def test_queues_are_encrypted(any_stack: Stack) -> None:
     assert all(queue["SqsManagedSseEnabled"] is True for queue in queues.values())
 
 
-def test_the_bucket_is_private_encrypted_and_forgets_failed_batches_after_30_days(any_stack: Stack) -> None:
+def test_the_bucket_is_private_encrypted_and_forgets_nothing_but_unfinished_uploads(any_stack: Stack) -> None:
     bucket = any_stack.properties("Bucket")
     (encryption,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-    rules = {rule["Id"]: rule for rule in bucket["LifecycleConfiguration"]["Rules"]}
 
     assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     blocked = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
     assert bucket["PublicAccessBlockConfiguration"] == dict.fromkeys(blocked, True)
     assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
-    failed_batches = {"Id": "failed-batches", "Status": "Enabled", "Prefix": "aws/lambda/", "ExpirationInDays": 30}
-    assert rules["failed-batches"] == failed_batches
-    assert not any("ExpirationInDays" in rule for name, rule in rules.items() if name != "failed-batches")
+    unfinished = {"Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}
+    assert bucket["LifecycleConfiguration"]["Rules"] == [{"Id": "unfinished-uploads", **unfinished}]
 
 
 @pytest.mark.parametrize(

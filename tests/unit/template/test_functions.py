@@ -39,6 +39,23 @@ def test_every_function_finds_its_resources(any_stack: Stack, function: str) -> 
     assert settings.endpoint_url == (any_stack.parameters["EndpointUrl"] or None)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "variable"),
+    [
+        ("WaitCapSeconds", "RINGFENCE_WAIT_CAP_SECONDS"),
+        ("WorkerThreads", "RINGFENCE_WORKER_THREADS"),
+        ("LeaseSeconds", "RINGFENCE_LEASE_SECONDS"),
+        ("JobRetentionDays", "RINGFENCE_RETENTION_DAYS"),
+    ],
+)
+def test_what_a_parameter_allows_the_functions_take(stack: Stack, parameter: str, variable: str) -> None:
+    needed = {"RINGFENCE_LEDGER_TABLE": "ledger", "RINGFENCE_STREAM": "log"}
+    assert stack.properties("WorkerFunction")["Environment"]["Variables"][variable] == {"Ref": parameter}
+
+    for bound in ("MinValue", "Default", "MaxValue"):
+        Settings.from_environment({**needed, variable: str(stack.template.declared[parameter][bound])})
+
+
 def test_the_worker_finds_the_jobs_and_the_tables_that_there_are(any_stack: Stack) -> None:
     settings = settings_of(any_stack, "WorkerFunction")
     example_tables = ("Users", "Profiles", "Accounts", "Charges", "Modules", "PackageTotals")

@@ -13,10 +13,10 @@ import msgspec
 
 from ringfence.errors import Dead
 from ringfence.retry import Backoff
+from ringfence.settings import MIN_LEASE_SECONDS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-MIN_LEASE_SECONDS = 1.0
 MAX_TIMEOUT_SECONDS = 11.5 * 3600
 """Below the 12 hours that SQS lets one receive of a message last.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,14 @@ from ringfence.errors import RingfenceError
 
 class Misconfigured(RingfenceError):
     """The environment does not say what Ringfence needs to know."""
+
+
+MIN_LEASE_SECONDS = 1.0
+"""A heartbeat comes every third of a lease; of a shorter one, one slow call would be the end."""
+
+MAX_RETENTION_DAYS = 180.0
+"""Large texts lie beside the rows, and are swept up 400 days after their job was due (``aws/texts.py``): a job that is redriven
+on its last day and kept as long again must still find its payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,42 +58,69 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """Raises `Misconfigured` naming the variable at fault."""
-
-        def required(name: str) -> str:
-            value = environment.get(name, "")
-            if not value:
+        """What is not set, or set to nothing, has its default. Raises `Misconfigured` naming the variable at fault."""
+        given = {name: value for name, value in environment.items() if value}
+        for name in ("RINGFENCE_LEDGER_TABLE", "RINGFENCE_STREAM"):
+            if name not in given:
                 raise Misconfigured(f"{name} is not set")
-            return value
+        read: dict[str, Any] = {"queues": {}}
+        read |= {field: given[name] for field, name in _TEXTS.items() if name in given}
+        read |= {field: _names(name, given[name]) for field, name in _NAMES.items() if name in given}
+        read |= {field: _number(each, given[each.name]) for field, each in _NUMBERS.items() if each.name in given}
+        settings = cls(**read)
+        if settings.auth not in ("api-key", "none"):
+            raise Misconfigured(f"RINGFENCE_AUTH is neither api-key nor none: {settings.auth!r}")
+        return settings
 
-        def names(name: str) -> dict[str, str]:
-            try:
-                return msgspec.json.decode(environment.get(name) or "{}", type=dict[str, str])
-            except msgspec.DecodeError as fault:
-                raise Misconfigured(f"{name} is not a JSON object of strings: {fault}") from None
 
-        def number(name: str, default: float) -> float:
-            try:
-                return float(environment.get(name) or default)
-            except ValueError:
-                raise Misconfigured(f"{name} is not a number: {environment[name]!r}") from None
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A variable that is a number, and the values it may have."""
 
-        auth = environment.get("RINGFENCE_AUTH") or "api-key"
-        if auth not in ("api-key", "none"):
-            raise Misconfigured(f"RINGFENCE_AUTH is neither api-key nor none: {auth!r}")
-        return cls(
-            ledger_table=required("RINGFENCE_LEDGER_TABLE"),
-            stream=required("RINGFENCE_STREAM"),
-            queues=names("RINGFENCE_QUEUES"),
-            last_resort_queue=environment.get("RINGFENCE_LAST_RESORT_QUEUE") or None,
-            bucket=environment.get("RINGFENCE_BUCKET") or None,
-            tables=names("RINGFENCE_TABLES"),
-            app=environment.get("RINGFENCE_APP") or None,
-            auth=auth,
-            wait_cap_seconds=number("RINGFENCE_WAIT_CAP_SECONDS", 0.0),
-            worker_threads=int(number("RINGFENCE_WORKER_THREADS", 4)),
-            lease_seconds=number("RINGFENCE_LEASE_SECONDS", 30.0),
-            retention_days=number("RINGFENCE_RETENTION_DAYS", 7.0),
-            service=environment.get("POWERTOOLS_SERVICE_NAME") or "ringfence",
-            endpoint_url=environment.get("AWS_ENDPOINT_URL") or None,
-        )
+    name: str
+    least: float
+    most: float
+    whole: bool = False
+
+
+_TEXTS = {
+    "ledger_table": "RINGFENCE_LEDGER_TABLE",
+    "stream": "RINGFENCE_STREAM",
+    "last_resort_queue": "RINGFENCE_LAST_RESORT_QUEUE",
+    "bucket": "RINGFENCE_BUCKET",
+    "app": "RINGFENCE_APP",
+    "auth": "RINGFENCE_AUTH",
+    "service": "POWERTOOLS_SERVICE_NAME",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+}
+_NAMES = {"queues": "RINGFENCE_QUEUES", "tables": "RINGFENCE_TABLES"}
+_NUMBERS = {
+    # Below the gateway's own timeout.
+    "wait_cap_seconds": _Number("RINGFENCE_WAIT_CAP_SECONDS", 0, 20),
+    # As many as the connections that a process keeps open.
+    "worker_threads": _Number("RINGFENCE_WORKER_THREADS", 1, 64, whole=True),
+    # A message is hidden for twelve hours at most.
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html
+    "lease_seconds": _Number("RINGFENCE_LEASE_SECONDS", MIN_LEASE_SECONDS, 12 * 3600),
+    # Longer than any log's retention: a record that is read again must find its job, or it would run anew.
+    "retention_days": _Number("RINGFENCE_RETENTION_DAYS", 7, MAX_RETENTION_DAYS),
+}
+
+
+def _names(name: str, value: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(value, type=dict[str, str])
+    except msgspec.DecodeError as fault:
+        raise Misconfigured(f"{name} is not a JSON object of strings: {fault}") from None
+
+
+def _number(wanted: _Number, value: str) -> float:
+    try:
+        number = float(value)
+        # Not a number is in no range.
+        if wanted.least <= number <= wanted.most and (number.is_integer() or not wanted.whole):
+            return int(number) if wanted.whole else number
+    except ValueError:
+        pass
+    kind = "whole number" if wanted.whole else "number"
+    raise Misconfigured(f"{wanted.name} is not a {kind} from {wanted.least:g} to {wanted.most:g}: {value!r}")

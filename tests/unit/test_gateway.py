@@ -210,11 +210,18 @@ def test_a_time_in_the_past_means_now() -> None:
     assert here.submit("count", run_at=here.clock.now() - 5).run_at is None
 
 
-def test_nothing_is_scheduled_beyond_the_horizon() -> None:
+def test_a_job_may_be_scheduled_for_the_same_day_next_year_and_not_beyond() -> None:
     here = system()
-    (answer,) = ask(here, Submission(name="count", payload="{}", delay_seconds=401 * 24 * 3600.0))
-    assert isinstance(answer, Refusal)
-    assert (answer.kind, answer.pointer) == ("too-far-ahead", "/delay_seconds")
+    year_seconds = 366 * 24 * 3600.0
+    (accepted,) = ask(here, Submission(name="count", payload="{}", delay_seconds=year_seconds))
+    assert isinstance(accepted, Accepted)
+    for beyond, pointer in (
+        (Submission(name="count", payload="{}", delay_seconds=year_seconds + 1), "/delay_seconds"),
+        (Submission(name="count", payload="{}", run_at=here.clock.now() + round(year_seconds * 1000) + 1), "/run_at"),
+    ):
+        (answer,) = ask(here, beyond)
+        assert isinstance(answer, Refusal)
+        assert (answer.kind, answer.pointer) == ("too-far-ahead", pointer)
 
 
 def test_c32_a_waiting_job_is_cancelled_at_once_and_never_runs() -> None:

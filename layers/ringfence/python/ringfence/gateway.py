@@ -18,8 +18,10 @@ from ringfence.job import Job, Millis, State
 from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services
 from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
 
-MAX_HORIZON_MS = 400 * 24 * 3600 * 1000
-"""How far ahead a job may be scheduled."""
+MAX_AHEAD_DAYS = 366
+"""How far ahead a job may be scheduled: the same day next year."""
+
+MAX_AHEAD_SECONDS = MAX_AHEAD_DAYS * 24 * 3600
 
 KEYED_AT_ONCE = 16
 """Conditional puts of keyed jobs in flight at once."""
@@ -120,8 +122,8 @@ class Gateway:
             detail = f"the payload has {size} bytes; at most {MAX_PAYLOAD_BYTES} are taken"
             return Refusal(status=413, kind="payload-too-large", detail=detail, pointer="/payload")
         run_at = _run_at(submission, now)
-        if run_at is not None and run_at - now > MAX_HORIZON_MS:
-            detail = f"at most {MAX_HORIZON_MS // 86_400_000} days ahead"
+        if run_at is not None and run_at - now > MAX_AHEAD_SECONDS * 1000:
+            detail = f"at most {MAX_AHEAD_DAYS} days ahead"
             pointer = "/run_at" if submission.delay_seconds is None else "/delay_seconds"
             return Refusal(status=422, kind="too-far-ahead", detail=detail, pointer=pointer)
         return None

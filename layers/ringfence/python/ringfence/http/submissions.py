@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ringfence.errors import Rejected
-from ringfence.gateway import Submission
+from ringfence.gateway import MAX_AHEAD_SECONDS, Submission
 from ringfence.http import idempotency, json_body
 from ringfence.job import Millis
 from ringfence.jsontext import MAX_DEPTH
@@ -18,7 +18,6 @@ from ringfence.wire import MAX_PAYLOAD_BYTES
 MAX_JOBS = 500
 """Jobs in one request."""
 
-MAX_DELAY_SECONDS = 366 * 24 * 3600
 NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}\Z"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,7 +41,7 @@ IdempotencyKey = Annotated[
 OrderingKey = Annotated[
     str, Meta(pattern=r"^[ -~]{1,128}\Z", description="Jobs of one ordering key reach their queue in the order of acceptance.")
 ]
-DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_DELAY_SECONDS, description="Not before so many seconds from now.")]
+DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_AHEAD_SECONDS, description="Not before so many seconds from now.")]
 RunAt = Annotated[datetime, Meta(tz=True, description="Not before this time (RFC 3339, with an offset).")]
 MaxAttempts = Annotated[int, Meta(ge=1, le=100, description="How often the job may be started.")]
 

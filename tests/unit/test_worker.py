@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -127,7 +128,9 @@ def test_c40_a_name_that_is_not_registered_is_never_looked_up_and_ends_dead() ->
         here.run_worker()
         here.clock.sleep(1_000)
     assert here.job(job.job_id).state is State.DEAD
-    assert "no job named 'os.system'" in (here.job(job.job_id).error or "")
+    error = here.job(job.job_id).error or ""
+    assert "no job named 'os.system', only job;" in error
+    assert "imported" in error
 
 
 @pytest.mark.parametrize("result", [b"\xff" * 40_000, object(), "x" * 40_000], ids=["bytes", "object", "large"])
@@ -409,6 +412,8 @@ def test_c42_no_word_of_the_users_data_is_in_any_event() -> None:
     here.run_worker()
     assert {name for name, _ in here.telemetry.events} >= {"job_retried", "job_dead"}
     assert secret not in repr(here.telemetry.events)
+    for told in (*here.telemetry.named("job_retried"), *here.telemetry.named("job_dead")):
+        assert re.fullmatch(r"test_worker\.py:\d+ in code", str(told["traceback"]))
     (row,) = here.ledger.list_jobs("default", ["default"]).jobs
     assert secret in (row.error or "")
 

@@ -6,6 +6,7 @@ import traceback
 from dataclasses import dataclass
 
 from ringfence.errors import Dead, EffectRefused, LeaseLost, Rejected, Retry, Stopping, Unavailable
+from ringfence.places import kind_and_place, users_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +20,23 @@ class Done:
 class Failed:
     """Another attempt may do better, not before ``after_seconds`` from now.
 
-    ``error`` is kept on the row; ``cause`` is what may be logged: a kind and a place, never a word of the user's data.
+    ``error`` is kept on the row; ``cause`` and ``frames`` are what may be logged: a kind and a place, and how the code came
+    there, never a word of the user's data.
     """
 
     error: str
     cause: str
     after_seconds: float = 0.0
+    frames: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Hopeless:
-    """No other attempt would end differently. ``error`` and ``cause`` as for `Failed`."""
+    """No other attempt would end differently. ``error``, ``cause`` and ``frames`` as for `Failed`."""
 
     error: str
     cause: str
+    frames: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +80,25 @@ Disposition = Acknowledge | Release | Keep
 
 def outcome_of(raised: BaseException) -> Outcome:
     """What an exception of the job's code means."""
-    cause = kind_and_place(raised)
+    cause, frames = kind_and_place(raised), users_frames(raised)
     match raised:
         case LeaseLost():
             return Lost()
         case Stopping():
             return Interrupted()
         case Retry():
-            return Failed(str(raised), cause, raised.after_seconds)
+            return Failed(str(raised), cause, raised.after_seconds, frames)
         case Dead():
-            return Hopeless(str(raised), cause)
+            return Hopeless(str(raised), cause, frames)
         case EffectRefused():
-            return Failed(str(raised), cause) if raised.version_conflict else Hopeless(str(raised), cause)
+            if raised.version_conflict:
+                return Failed(str(raised), cause, frames=frames)
+            return Hopeless(str(raised), cause, frames)
         case Rejected():
-            return Hopeless(f"{raised.kind}: {raised}", f"{cause}: {raised.kind}")
-    return Failed("".join(traceback.format_exception_only(raised)).strip() + f" ({cause})", cause)
+            return Hopeless(f"{raised.kind}: {raised}", f"{cause}: {raised.kind}", frames)
+    return Failed("".join(traceback.format_exception_only(raised)).strip() + f" ({cause})", cause, frames=frames)
 
 
 def outcome_of_commit(raised: Exception) -> Outcome:
     """What an exception of an outcome's own write means: unlike the code's, it may have been applied."""
     return Undecided() if isinstance(raised, Unavailable) else outcome_of(raised)
-
-
-def kind_and_place(raised: BaseException) -> str:
-    """The exception's type, and where in the job's code it came from."""
-    frames = traceback.extract_tb(raised.__traceback__)
-    where = f" at {frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    return type(raised).__name__ + where

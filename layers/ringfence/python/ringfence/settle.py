@@ -89,7 +89,7 @@ def _fail(ownership: Ownership, failed: Failed, services: Services) -> Dispositi
     allowed = attempts_allowed(job, spec.max_attempts)
     if job.attempts >= allowed:
         error = f"all {allowed} attempts failed; the last one: {failed.error}"
-        return _give_up(ownership, Hopeless(error, failed.cause), services)
+        return _give_up(ownership, Hopeless(error, failed.cause, failed.frames), services)
     delay_seconds = spec.backoff.delay(job.attempts, services.random_source, failed.after_seconds)
     now, error = services.clock.now(), failed.error
     run_at = now + round(delay_seconds * 1000)
@@ -105,7 +105,8 @@ def _fail(ownership: Ownership, failed: Failed, services: Services) -> Dispositi
             purpose="retry",
         )
         disposition = Acknowledge()
-    _tell("job_retried", job, services, reason=failed.cause, delay_seconds=round(delay_seconds, 3))
+    delay_seconds = round(delay_seconds, 3)
+    _tell("job_retried", job, services, reason=failed.cause, delay_seconds=delay_seconds, traceback=failed.frames or None)
     return disposition
 
 
@@ -115,7 +116,7 @@ def _give_up(ownership: Ownership, hopeless: Hopeless, services: Services) -> Di
         lambda job, write_id: transitions.give_up(job, hopeless.error, write_id=write_id, now=now, expires_at=expires_at),
         purpose="dead",
     )
-    _tell("job_dead", job, services, reason=hopeless.cause)
+    _tell("job_dead", job, services, reason=hopeless.cause, traceback=hopeless.frames or None)
     return Acknowledge()
 
 
@@ -145,7 +146,7 @@ def _end(services: Services) -> tuple[int, int]:
     return now, transitions.expiry(now, services.retention_seconds)
 
 
-def _tell(event: str, job: Job, services: Services, **fields: str | int | float) -> None:
+def _tell(event: str, job: Job, services: Services, **fields: str | int | float | None) -> None:
     services.telemetry.event(
         event, job_id=job.job_id, queue=job.queue, job_name=job.name, token=job.token, attempt=job.attempts, **fields
     )

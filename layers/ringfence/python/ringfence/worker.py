@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ringfence.app import App, JobSpec
 from ringfence.claim import Claimant, Claimed, bury_poison, claim
@@ -27,9 +27,9 @@ from ringfence.outcome import (
     Keep,
     Outcome,
     Release,
-    kind_and_place,
     outcome_of,
 )
+from ringfence.places import kind_and_place
 from ringfence.ports import Lease, Queue, Services
 from ringfence.retry import Backoff
 from ringfence.settle import settle
@@ -45,6 +45,9 @@ LEAVE_SECONDS = 1.0
 """So long before it, the batch returns with what is decided by then; the rest comes again."""
 
 NOT_STARTED_PAUSE_SECONDS = 1.0
+
+NAMES_TOLD = 10
+"""As many registered names as an unknown one is answered with."""
 
 
 class Worker:
@@ -196,7 +199,7 @@ class _Batch:
         if not isinstance(claimed, Claimed):
             return claimed
         name = claimed.job.name
-        spec = self._worker.app.jobs.get(name) or _unregistered(name)
+        spec = self._worker.app.jobs.get(name) or _unregistered(name, self._worker.app.jobs)
         ownership = Ownership(claimed.job, lease, spec, lease_seconds, self._services, counted=claimed.counted)
         with self._changed:
             self._running[lease.receipt] = ownership
@@ -266,11 +269,15 @@ def _name(ticket: Ticket | Poisoned) -> str | None:
     return ticket.name if isinstance(ticket, Ticket) else None
 
 
-def _unregistered(name: str) -> JobSpec:
+def _unregistered(name: str, known: Collection[str]) -> JobSpec:
     """A job this worker does not know: a newer version of the worker may, so it is retried before it is dead."""
 
     def refuse(context: Context) -> None:
-        raise LookupError(f"this worker has no job named {name!r}")
+        names = ", ".join(sorted(known)[:NAMES_TOLD]) + (", …" if len(known) > NAMES_TOLD else "")
+        raise LookupError(
+            f"this worker has no job named {name!r}, only {names or 'none at all'}; is its module imported where the app is "
+            "(jobs/__init__.py), and was the worker started anew since?"
+        )
 
     return JobSpec(
         name=name,

@@ -29,6 +29,11 @@ LEVELS: Mapping[str, int] = {
     "claim_failed": logging.WARNING,
     "message_failed": logging.WARNING,
     "aws_call_failed": logging.WARNING,
+    "redis_call_failed": logging.WARNING,
+    "redis_not_inspected": logging.WARNING,
+    "redis_evicts_other_keys": logging.WARNING,
+    "redis_evicts_queues": logging.ERROR,
+    "queue_memory_lost": logging.ERROR,
     "request_failed": logging.ERROR,
     "job_dead": logging.ERROR,
     "record_quarantined": logging.ERROR,
@@ -59,5 +64,6 @@ METRICS: Mapping[str, Counted] = {
     "record_quarantined": Counted("Quarantined"),
     "ticket_quarantined": Counted("Quarantined"),
     "last_resort_drained": Counted("LastResortDrained"),
+    "queue_memory_lost": Counted("QueueMemoriesLost"),
 }
 """Each costs a CloudWatch metric per queue, so only what is alarmed on or drawn is counted."""

@@ -9,6 +9,11 @@ from ringfence import runtime
 from ringfence.aws.events import queue_of_event
 from ringfence.aws.queue import lease_from_event
 
+# While the function starts, not at its first batch: jobs that cannot be imported fail the start, once and with their line, and
+# not every batch after it, whose messages would only come again and again.
+# https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html#runtimes-lifecycle-ib
+WORKER = runtime.current().worker
+
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Run one SQS batch. Everything that is not finished is listed, so that the mapping leaves it in the queue.
@@ -19,7 +24,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     finished: set[str] = set()
     for name, records in groupby(event["Records"], key=lambda record: queue_of_event(record, here.settings.queues)):
         leases = [lease_from_event(record, name) for record in records]
-        done = here.worker.handle(here.queues[name], leases, lambda: context.get_remaining_time_in_millis() / 1000)
+        done = WORKER.handle(here.queues[name], leases, lambda: context.get_remaining_time_in_millis() / 1000)
         finished.update(lease.message_id for lease in done)
     unfinished = [record["messageId"] for record in event["Records"] if record["messageId"] not in finished]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -144,3 +145,24 @@ def test_what_it_cannot_do_it_refuses(more: list[str], exit_code: int, message: 
     code, said = refused(*more)
     assert code == exit_code
     assert message in said
+
+
+def test_jobs_that_cannot_be_imported_end_the_start_with_their_line(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    for folder in ("layers", "functions/gateway", "functions/relay", "functions/timers"):
+        (tmp_path / folder).parent.mkdir(exist_ok=True)
+        (tmp_path / folder).symlink_to(root / folder)
+    for path in ("template.yaml", "functions/worker"):
+        copy = shutil.copytree if (root / path).is_dir() else shutil.copy
+        copy(root / path, tmp_path / path)
+    jobs = tmp_path / "functions/worker/jobs"
+    (jobs / "mine.py").write_text("from jobs.registry import app\n\n\n@app.jobb('mine')\ndef mine(ctx): ...\n")
+    with (jobs / "__init__.py").open("a") as init:
+        init.write("from jobs import mine\n")
+    code, said = refused("--template", str(tmp_path / "template.yaml"))
+    assert code == 1
+    detail = json.loads(said)["error"]["detail"]
+    assert detail.startswith(
+        "WorkerFunction could not load its handler: Misconfigured: RINGFENCE_APP=jobs:app cannot be imported"
+    )
+    assert f"{jobs / 'mine.py'}:4: AttributeError: 'App' object has no attribute 'jobb'" in detail

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -61,6 +62,7 @@ def demo(*, folder: Path | None, emulator: str, workers: int, keep: bool, templa
     refused, and every number agrees.
     """
     screen = Screen(quiet=output.as_json)
+    logging.getLogger("ringfence").addHandler(_Saying(screen))
     sources = standard_library() if folder is None else files_in(folder)
     dev = Dev(
         template,
@@ -75,6 +77,17 @@ def demo(*, folder: Path | None, emulator: str, workers: int, keep: bool, templa
     except KeyboardInterrupt:
         screen.say("interrupted; everything is stopped")
         return INTERRUPTED
+
+
+class _Saying(logging.Handler):
+    """Warnings of the running system among the demo's own lines, so that they do not tear its bar."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.say(record.getMessage())
 
 
 def _on(dev: Dev, sources: Sources, worker_folder: Path, screen: Screen, output: Output, *, keep: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -114,6 +114,7 @@ def dev(
     if emulator is not None and endpoint_url is not None:
         raise click.UsageError("--emulator starts an emulator and --endpoint-url uses one that runs: give one of them")
     _log_to_stderr(verbose)
+    tell: Callable[[str], None] = (lambda _text: None) if output.as_json else output.note
     system = Dev(
         template,
         emulator=cast("Startable | None", emulator),
@@ -124,16 +125,17 @@ def dev(
         port=port,
         timers_every_seconds=timers_every,
         on_replaced=lambda replaced: _tell_replaced(output, replaced),
-        tell=(lambda _text: None) if output.as_json else output.note,
+        tell=tell,
     )
     ready = False
     try:
         with _signals_stop(), system:
-            _tell_ready(output, system, auth)
             ready = True
+            _tell_ready(output, system, auth)
             with _logs_shown(system, output, verbose):
                 raise RingfenceError(system.wait())
     except Stopped as stopped:
+        tell("stopped")
         return exit_codes.OK if ready else _EXIT_BY_SIGNAL + stopped.signal_number
 
 

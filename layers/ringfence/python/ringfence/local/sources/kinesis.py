@@ -218,7 +218,7 @@ class _Shard:
             numbers = [record.sequence_number for record in piece.records]
             failed = failed_items(outcome, numbers, self._mapping.reports_failures)
             if outcome.error is not None:
-                _log.info("%s: a batch of %d failed: %s", self._mapping.name, len(numbers), outcome.told())
+                _log.warning("%s: a batch of %d failed: %s", self._mapping.name, len(numbers), outcome.told())
             step = after(piece, failed, bisects=self._mapping.bisects, maximum_retries=self._mapping.maximum_retries)
             if step.discarded is not None:
                 self._give_up(step.discarded, "RetryAttemptsExhausted", outcome.error)

@@ -55,6 +55,8 @@ class ScheduleSource:
         self._schedule, self._account, self._region = schedule, account, region
         self._invoke, self._pulse = invoke, pulse
         self._pause = pause_of(schedule.expression) if every_seconds is None else lambda _: every_seconds
+        self._failure: str | None = None
+        """How the latest invocation failed."""
         self._thread = threading.Thread(target=self._run, name=schedule.name, daemon=True)
 
     def start(self) -> None:
@@ -68,9 +70,14 @@ class ScheduleSource:
             self._pulse.pause(self._pause(datetime.now(UTC)))
             if self._pulse.stopped():
                 return
-            outcome = self._invoke(json.dumps(self._event()).encode())
-            if outcome.error is not None and not self._pulse.stopped():
-                _log.info("%s failed: %s", self._schedule.name, outcome.told())
+            self._tell(self._invoke(json.dumps(self._event()).encode()))
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Once for each kind of failure in a row: a schedule of every second would drown everything else."""
+        failure = None if outcome.error is None else outcome.told()
+        if failure not in (None, self._failure) and not self._pulse.stopped():
+            _log.warning("%s failed: %s", self._schedule.name, failure)
+        self._failure = failure
 
     def _event(self) -> Any:
         if self._schedule.input is not None:

@@ -90,7 +90,8 @@ class SqsSource:
         failed = failed_items(outcome, [message["MessageId"] for message in messages], self._mapping.reports_failures)
         if failed is None:
             # Nothing is deleted: they come again when their visibility timeout ends.
-            _log.info("%s: a batch of %d failed: %s", self._mapping.name, len(messages), outcome.told())
+            if not self._pulse.stopped():
+                _log.warning("%s: a batch of %d failed: %s", self._mapping.name, len(messages), outcome.told())
             return
         self._delete([message for message in messages if message["MessageId"] not in failed])
 

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from collections.abc import Set as AnySet
 from decimal import Decimal
 
 from ringfence.effects import VERSION_ATTRIBUTE, Check, Effect, Put, Update, describe
-from ringfence.errors import Rejected
+from ringfence.errors import EffectRefused, Rejected
 from ringfence.itemvalues import BAD_EFFECT
 
 
 def bad_effect(effect: Effect, why: str) -> Rejected:
     """The `Rejected` for an effect at fault: no other attempt would end differently."""
     return Rejected(f"{describe(effect)}: {why}", kind=BAD_EFFECT)
+
+
+def unknown_tables(tables: Iterable[str], configured: Collection[str]) -> str:
+    """What to say when one of ``tables``, as the job calls them, is not there: those that no one has configured, and which
+    there are. "" if all of them are configured."""
+    unknown = sorted(set(tables) - set(configured))
+    known = ", ".join(sorted(configured)) or "none"
+    return f"there is no table {', '.join(unknown)}; those configured (RINGFENCE_TABLES) are {known}" if unknown else ""
+
+
+def refused(effect: Effect) -> EffectRefused:
+    """The error for an effect whose own condition did not hold, saying what it was."""
+    return EffectRefused(f"{describe(effect)} ({_expected(effect)})", version_conflict=is_version_conflict(effect))
+
+
+def _expected(effect: Effect) -> str:
+    match effect:
+        case Put(unless_exists=True):
+            return "unless_exists: the item is there already"
+        case Check(exists=False):
+            return "exists=False: the item is there"
+        case Check(version=None):
+            return "the item is not there"
+    return f"version {effect.version} expected"
 
 
 def is_version_conflict(effect: Effect) -> bool:

@@ -12,9 +12,9 @@ from botocore.exceptions import ClientError
 
 from ringfence.aws.failures import THROTTLES
 from ringfence.aws.rows import Item
-from ringfence.effect_rules import bad_effect, is_version_conflict
-from ringfence.effects import Effect, describe
-from ringfence.errors import EffectRefused, Unavailable
+from ringfence.effect_rules import bad_effect, refused
+from ringfence.effects import Effect
+from ringfence.errors import Unavailable
 
 NO_FAULT = "None"
 REFUSED = "ConditionalCheckFailed"
@@ -39,7 +39,7 @@ def row_that_refused(cancelled: ClientError, effects: Sequence[Effect]) -> Item 
     faulty = [(code, effect) for code, effect in zip(codes[1:], effects, strict=True) if code != NO_FAULT]
     for code, effect in faulty:
         if code == REFUSED:
-            raise EffectRefused(describe(effect), version_conflict=is_version_conflict(effect)) from cancelled
+            raise refused(effect) from cancelled
     for code, effect in faulty:
         if code not in PASSING:
             message = reasons[codes.index(code, 1)].get("Message", "")

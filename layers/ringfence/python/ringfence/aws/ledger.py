@@ -16,7 +16,7 @@ from ringfence.aws.failures import code_of
 from ringfence.aws.listing import Listing
 from ringfence.aws.rows import Item
 from ringfence.change import Change, Refused, Written, apply, holds, is_own_write
-from ringfence.effect_rules import bad_effect
+from ringfence.effect_rules import bad_effect, unknown_tables
 from ringfence.effects import MAX_EFFECTS, Effect
 from ringfence.effects import Item as UserItem
 from ringfence.errors import Rejected, RingfenceError
@@ -102,7 +102,7 @@ class DynamoLedger:
                 item = self._client.get_item(**request).get("Item")
             except (ClientError, ParamValidationError) as failure:
                 if _is_at_fault(failure):
-                    raise Rejected(f"cannot read from {table}: {failure}", kind=BAD_EFFECT) from failure
+                    raise Rejected(f"cannot read from {table}: {self._told(failure, [table])}", kind=BAD_EFFECT) from failure
                 raise
         return None if item is None else deserialized(item)
 
@@ -197,7 +197,7 @@ class DynamoLedger:
         arguments = expressions.update_arguments(change, apart, expired_before_seconds=None)
         row = {"Update": self._on_row(change.job_id, arguments)}
         try:
-            self._send([row, *actions], request_token)
+            self._send([row, *actions], request_token, effects)
         except ClientError as failure:
             match code_of(failure):
                 case "TransactionCanceledException":
@@ -218,7 +218,7 @@ class DynamoLedger:
         actions = self._actions(effects)
         with calling("write effects"):
             try:
-                self._send([row, *actions], request_token)
+                self._send([row, *actions], request_token, effects)
             except ClientError as failure:
                 if code_of(failure) != "TransactionCanceledException":
                     raise
@@ -229,14 +229,19 @@ class DynamoLedger:
         key = rows.row_key(job_id)
         return {"TableName": self._table, "Key": key, "ReturnValuesOnConditionCheckFailure": "ALL_OLD", **arguments}
 
-    def _send(self, actions: Sequence[dict[str, Any]], request_token: str | None) -> None:
+    def _send(self, actions: Sequence[dict[str, Any]], request_token: str | None, effects: Sequence[Effect]) -> None:
         token = {} if request_token is None else {"ClientRequestToken": request_token}
         try:
             self._client.transact_write_items(TransactItems=list(actions), **token)
         except (ClientError, ParamValidationError) as failure:
             if _is_at_fault(failure):
-                raise Rejected(f"the effects cannot be carried out: {failure}", kind=BAD_EFFECT) from failure
+                told = self._told(failure, [effect.table for effect in effects])
+                raise Rejected(f"the effects cannot be carried out: {told}", kind=BAD_EFFECT) from failure
             raise
+
+    def _told(self, failure: Exception, tables: Sequence[str]) -> str:
+        missing = code_of(failure) == "ResourceNotFoundException"
+        return (unknown_tables(tables, self._tables) if missing else "") or str(failure)
 
     def _judged(self, change: Change, row: Item | None) -> Written | Refused:
         """Our own write, applied before its reply was lost; or somebody else's row."""

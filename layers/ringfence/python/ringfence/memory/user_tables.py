@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-from ringfence.effect_rules import bad_effect, ensure_sound, is_version_conflict
-from ringfence.effects import VERSION_ATTRIBUTE, Check, Delete, Effect, Item, Put, Update, describe
-from ringfence.errors import EffectRefused, Rejected
+from ringfence.effect_rules import bad_effect, ensure_sound, refused, unknown_tables
+from ringfence.effects import VERSION_ATTRIBUTE, Check, Delete, Effect, Item, Put, Update
+from ringfence.errors import Rejected
 from ringfence.itemvalues import BAD_EFFECT, MAX_DIGITS, exact, number
 
 Place = tuple[str, tuple[Any, ...]]
@@ -51,7 +51,7 @@ class UserTables:
         """All effects, or none if a condition does not hold (`EffectRefused`) or a value does not fit (`Rejected`)."""
         for effect, place in zip(effects, places, strict=True):
             if not _holds(effect, self._items.get(place)):
-                raise EffectRefused(describe(effect), version_conflict=is_version_conflict(effect))
+                raise refused(effect)
         after = {place: _after(effect, self._items.get(place)) for effect, place in zip(effects, places, strict=True)}
         for place, item in after.items():
             if item is None:
@@ -62,7 +62,7 @@ class UserTables:
     def _place(self, table: str, subject: Mapping[str, Any], *, whole: bool) -> Place:
         names = self._key_attributes.get(table)
         if names is None:
-            raise Rejected(f"there is no table {table}", kind=BAD_EFFECT)
+            raise Rejected(unknown_tables([table], self._key_attributes), kind=BAD_EFFECT)
         missing = [name for name in names if not _can_be_key(subject.get(name))]
         if missing or (whole and len(subject) != len(names)):
             raise Rejected(f"the key of {table} is {', '.join(names)}", kind=BAD_EFFECT)

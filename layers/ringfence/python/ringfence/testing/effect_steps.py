@@ -25,6 +25,7 @@ def ensure_refused(given: Given, ledger: Ledger, effect: Effect, *, version_conf
     with pytest.raises(EffectRefused) as refusal:
         ledger.write(given.success(job), [effect], request_token=given.mark())
     assert refusal.value.version_conflict == version_conflict
+    assert (f"(version {effect.version} expected)" in str(refusal.value)) == version_conflict
     assert ledger.get(job.job_id) == job
 
 

@@ -49,7 +49,7 @@ class LedgerEffects:
         effects = [Put(table="Users", item={"email": email}), Put(table="Visits", item={**taken, "n": 1}, unless_exists=True)]
         with pytest.raises(EffectRefused) as refusal:
             ledger.write(given.success(job), effects, request_token=given.mark())
-        assert refusal.value.effect == "put Visits (email, day, n)"
+        assert refusal.value.effect == "put Visits (email, day, n) (unless_exists: the item is there already)"
         assert not refusal.value.version_conflict
         assert ledger.read_item("Users", {"email": email}) is None
         assert ledger.read_item("Visits", taken) == taken

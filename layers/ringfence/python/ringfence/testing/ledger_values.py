@@ -86,7 +86,6 @@ class LedgerValues:
     @pytest.mark.parametrize(
         "effect",
         [
-            Put(table="Nowhere", item=user()),
             Put(table="Users", item={"email": ""}),
             Put(table="Users", item={}, unless_exists=True),
             Put(table="Users", item=user(), version=-1),
@@ -102,6 +101,14 @@ class LedgerValues:
     )
     def test_an_effect_no_store_would_take_is_the_jobs_fault(self, given: Given, ledger: Ledger, effect: Effect) -> None:
         ensure_rejected(given, ledger, effect)
+
+    def test_a_table_that_is_not_there_is_named_with_those_that_are(self, given: Given, ledger: Ledger) -> None:
+        nowhere = Put(table="Nowhere", item=user())
+        with pytest.raises(Rejected, match=r"no table Nowhere; .* Users, Visits") as written:
+            ledger.write(given.success(given.running()), [nowhere], request_token=given.mark())
+        with pytest.raises(Rejected, match=r"no table Nowhere; .* Users, Visits") as read:
+            ledger.read_item("Nowhere", user())
+        assert (written.value.kind, read.value.kind) == ("bad-effect", "bad-effect")
 
     def test_two_effects_on_one_item_are_the_jobs_fault(self, given: Given, ledger: Ledger, email: str) -> None:
         first = Put(table="Users", item={"email": email})

@@ -1,24 +1,27 @@
-"""The one place where the core meets its adapters: everything is built here, on first use, from `Settings`."""
+"""The one place where the core meets its adapters: everything is built here, on first use, from `Settings`.
+
+It is imported on first use, too: a function pays at its cold start for what it runs, not for what the other three do.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 import socket
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ringfence.app import App
 from ringfence.clock import SystemClock
-from ringfence.gateway import Gateway
 from ringfence.ids import Ids, RandomIds
 from ringfence.ports import Clock, Keys, Ledger, Log, Quarantine, Queue, Services, Telemetry
-from ringfence.relay import Relay
-from ringfence.settings import Misconfigured, Settings
-from ringfence.timers import Timers
-from ringfence.worker import Worker
+from ringfence.settings import Settings
+
+if TYPE_CHECKING:
+    from ringfence.gateway import Gateway
+    from ringfence.relay import Relay
+    from ringfence.timers import Timers
+    from ringfence.worker import Worker
 
 Port = TypeVar("Port")
 
@@ -89,18 +92,27 @@ class Runtime:
 
     @cached_property
     def gateway(self) -> Gateway:
+        from ringfence.gateway import Gateway
+
         return Gateway(self.services, self.log, self.queues)
 
     @cached_property
     def relay(self) -> Relay:
+        from ringfence.relay import Relay
+
         return Relay(self.services, self.queues)
 
     @cached_property
     def timers(self) -> Timers:
+        from ringfence.timers import Timers
+
         return Timers(self.services, self.queues, self.last_resort)
 
     @cached_property
     def worker(self) -> Worker:
+        from ringfence.app_import import load_app
+        from ringfence.worker import Worker
+
         return Worker(
             load_app(self.settings.app),
             self.services,
@@ -138,20 +150,6 @@ class Runtime:
     def _wrapped(self, name: str, port: Port) -> Port:
         wrapped: Port = self._wrap(name, port)
         return wrapped
-
-
-def load_app(where: str | None) -> App:
-    """The user's `App` at ``module:attribute``. The only import by name, and the name comes from the deployment."""
-    module_name, _, attribute = (where or "").partition(":")
-    if not module_name or not attribute:
-        raise Misconfigured(f"RINGFENCE_APP is not module:attribute: {where!r}")
-    try:
-        app = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as fault:
-        raise Misconfigured(f"RINGFENCE_APP={where}: {fault}") from fault
-    if not isinstance(app, App):
-        raise Misconfigured(f"RINGFENCE_APP={where} is a {type(app).__name__}, not an App")
-    return app
 
 
 def _worker_name() -> str:

@@ -31,6 +31,13 @@ class Request:
     event: Mapping[str, Any]
     prefix: str = ""
 
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Request:
+        """A named stage is in front of the path, unless a custom domain leads to it or it is `sam local`'s."""
+        stage = (event.get("requestContext") or {}).get("stage") or "$default"
+        in_front = stage != "$default" and str(event.get("rawPath", "")).startswith(f"/{stage}/")
+        return cls(event, f"/{stage}" if in_front else "")
+
     @property
     def method(self) -> str:
         return str(self._http.get("method", ""))

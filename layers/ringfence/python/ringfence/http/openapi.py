@@ -5,7 +5,6 @@ https://spec.openapis.org/oas/v3.1.0
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +14,6 @@ import msgspec
 
 from ringfence.http.reply import JSON, PROBLEM_JSON, Problem, problem
 from ringfence.http.route import Route
-from ringfence.http.routes import ROUTES
 
 Schema = dict[str, Any]
 
@@ -35,13 +33,12 @@ _EXAMPLES = {
 }
 
 
-@functools.cache
-def encoded() -> bytes:
+def encoded(routes: Sequence[Route]) -> bytes:
     """The document as JSON."""
-    return msgspec.json.encode(document())
+    return msgspec.json.encode(document(routes))
 
 
-def document(routes: Sequence[Route] = ROUTES) -> Schema:
+def document(routes: Sequence[Route]) -> Schema:
     """The document as plain values."""
     paths: dict[str, Schema] = {}
     for route in routes:

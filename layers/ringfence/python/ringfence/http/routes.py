@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import msgspec
@@ -36,9 +37,14 @@ def show_quarantine(visit: Visit) -> Reply:
 
 def show_openapi(visit: Visit) -> Reply:
     """Answer with the description of this very table."""
-    from ringfence.http import openapi
+    return Reply(200, _described(), {"Content-Type": JSON})
 
-    return Reply(200, openapi.encoded(), {"Content-Type": JSON})
+
+@functools.cache
+def _described() -> bytes:
+    from ringfence.http import openapi  # not at every cold start: it is seldom asked for
+
+    return openapi.encoded(ROUTES)
 
 
 def show_health(visit: Visit) -> Reply:

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from ringfence import App, Context, Dead
 from ringfence.cli import keys as keys_command
 from ringfence.cli.main import COMMANDS, main
+from ringfence.http.auth import SCOPES
 from ringfence.memory.keys import MemoryKeys
 from ringfence.runtime import Runtime
 from ringfence.testing.memory_api import MemoryApi, served
@@ -285,6 +286,10 @@ def test_a_key_is_made_for_programs(shell: Shell, stored: MemoryKeys) -> None:
     [document] = lines_of_json(shell("keys", "create", "--table", "T", "--json"))
     assert document["api_key"].startswith("rf_")
     assert document["scopes"] == ["read", "submit"]
+
+
+def test_every_scope_of_the_api_can_be_given_to_a_key() -> None:
+    assert set(keys_command.scopes.choices) == set(SCOPES)
 
 
 def test_keys_need_a_table(shell: Shell, stored: MemoryKeys) -> None:

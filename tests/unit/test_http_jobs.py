@@ -275,11 +275,50 @@ def test_the_queues_tell_their_depths(api: MemoryApi, key: str) -> None:
 
 def test_the_quarantine_tells_the_reason_and_keeps_the_bytes(api: MemoryApi, key: str) -> None:
     canary = b"canary of another tenant"
-    api.quarantine.put(SetAside(source="log:0", position="49", reason="not a log record", data=canary, at=api.clock.now()))
+    set_aside(api, "49", data=canary)
     answer = api.request("GET", "/v1/quarantine?limit=5", key=key)
     [item] = answer.document["items"]
     assert (item["source"], item["position"], item["reason"], item["bytes"]) == ("log:0", "49", "not a log record", len(canary))
     assert "canary" not in answer.text
+
+
+def test_a_tenant_sees_what_named_a_job_of_its_own_and_an_admin_sees_all(api: MemoryApi) -> None:
+    for number, job_id in enumerate(
+        [None, "no-such-job", submitted_id(api, api.key("theirs")), submitted_id(api, api.key("mine")), "key#0"]
+    ):
+        set_aside(api, str(number), job_id=job_id)
+
+    def positions(*scopes: str, tenant: str = "mine") -> list[str]:
+        answer = api.request("GET", "/v1/quarantine", key=api.key(tenant, scopes))
+        return [item["position"] for item in answer.document["items"]]
+
+    assert positions("operate") == ["3"]
+    assert positions("operate", tenant="nobody") == []
+    assert positions("operate", "admin") == ["4", "3", "2", "1", "0"]
+    assert api.request("GET", "/v1/quarantine", key=api.key("mine", ["admin", "read", "submit"])).status == 403
+
+
+def test_a_tenants_own_are_looked_for_among_the_newest_hundred(api: MemoryApi) -> None:
+    mine = submitted_id(api, api.key("mine"))
+    for number in range(102):
+        set_aside(api, str(number), job_id=mine if number % 2 else None)
+
+    def positions(limit: int) -> list[str]:
+        answer = api.request("GET", f"/v1/quarantine?limit={limit}", key=api.key("mine", ["operate"]))
+        return [item["position"] for item in answer.document["items"]]
+
+    assert positions(2) == ["101", "99"]
+    assert positions(100) == [str(number) for number in range(101, 1, -2)]
+
+
+def set_aside(api: MemoryApi, position: str, *, data: bytes = b"x", job_id: str | None = None) -> None:
+    api.system.clock.advance(0.001)
+    item = SetAside(source="log:0", position=position, reason="not a log record", data=data, at=api.clock.now(), job_id=job_id)
+    api.system.quarantine.put(item)
+
+
+def submitted_id(api: MemoryApi, key: str) -> str:
+    return str(api.request("POST", "/v1/jobs", '{"name":"half","payload":{"n":1}}', key=key).document["job_id"])
 
 
 # --- another tenant's jobs -------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ringfence.change import Change, Written
 from ringfence.errors import Rejected, Unavailable
 from ringfence.ids import derived_job_id
 from ringfence.job import Job, Millis, State
-from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services
+from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services, SetAside
 from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
 
 MAX_AHEAD_DAYS = 366
@@ -25,6 +25,9 @@ MAX_AHEAD_SECONDS = MAX_AHEAD_DAYS * 24 * 3600
 
 KEYED_AT_ONCE = 16
 """Conditional puts of keyed jobs in flight at once."""
+
+MAX_SET_ASIDE = 100
+"""Items of the quarantine in one answer, and of these a tenant's own are picked out: one batch of reads."""
 
 LOOKS = 10
 """How often a cancel or redrive looks again at a row that changed under it."""
@@ -282,6 +285,19 @@ class Gateway:
     def queue_depths(self) -> dict[str, Depth]:
         """How much waits in each queue."""
         return {name: queue.depth() for name, queue in self._queues.items()}
+
+    def set_aside(self, tenant: str | None, limit: int) -> list[SetAside]:
+        """What could not be read, the newest first; at most ``limit`` and `MAX_SET_ASIDE`.
+
+        None sees all of it. A tenant sees what names a job of its own, among the newest `MAX_SET_ASIDE`: bytes that nobody
+        could read are not known to be anybody's.
+        """
+        if tenant is None:
+            return self._services.quarantine.items(min(limit, MAX_SET_ASIDE))
+        items = self._services.quarantine.items(MAX_SET_ASIDE)
+        jobs = self._ledger.peek(sorted({item.job_id for item in items if item.job_id is not None}))
+        own = {job.job_id for job in jobs if job.tenant == tenant}
+        return [item for item in items if item.job_id in own][:limit]
 
     def _change_seen(self, tenant: str, job_id: str, step: Callable[[Job], Change | None]) -> Job:
         for _ in range(LOOKS):

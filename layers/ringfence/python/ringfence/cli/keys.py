@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ringfence.ports import ApiKey
     from ringfence.runtime import Runtime
 
-scopes = click.Choice(["submit", "read", "operate"])
+scopes = click.Choice(["submit", "read", "operate", "admin"])
 table_option = click.option(
     "--table", envvar="RINGFENCE_LEDGER_TABLE", show_envvar=True, required=True, help="The ledger table of the deployment."
 )

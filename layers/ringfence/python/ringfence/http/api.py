@@ -79,14 +79,13 @@ class Api:
 
     def _admitted(self, route: Route, request: Request, remaining_seconds: float) -> Visit:
         """The visit, once its caller is known and may make it. Raises `Rejected` (401, 403)."""
-        tenant = ""
-        if route.scope is not None:
-            caller = self._authenticator.caller(
-                request.header("authorization"), host=request.header("host"), origin=request.header("origin")
-            )
-            require(caller, route.scope)
-            tenant = caller.tenant
-        return Visit(self._backend, request, tenant, remaining_seconds)
+        if route.scope is None:
+            return Visit(self._backend, request, "", frozenset(), remaining_seconds)
+        caller = self._authenticator.caller(
+            request.header("authorization"), host=request.header("host"), origin=request.header("origin")
+        )
+        require(caller, route.scope)
+        return Visit(self._backend, request, caller.tenant, caller.scopes, remaining_seconds)
 
     def _unexpected(self, error: Exception, *, route: str, request_id: str | None) -> Reply:
         """Note what went wrong and where; the message stays out of the log, for it may quote a payload."""

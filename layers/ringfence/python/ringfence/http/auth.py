@@ -16,8 +16,9 @@ from ringfence.http.local_names import is_local
 from ringfence.ids import Ids
 from ringfence.ports import ApiKey, Clock
 
-Scope = Literal["submit", "read", "operate"]
-SCOPES: tuple[Scope, ...] = ("submit", "read", "operate")
+Scope = Literal["submit", "read", "operate", "admin"]
+SCOPES: tuple[Scope, ...] = ("submit", "read", "operate", "admin")
+"""What a key may do to the jobs of its tenant; ``admin`` adds what belongs to no tenant. None of them includes another."""
 
 SECRET_PREFIX = "rf_"  # what secret scanners look for
 SECRET_BYTES = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ringfence.gateway import Gateway
-from ringfence.ports import Clock, Keys, Quarantine, Telemetry
+from ringfence.ports import Clock, Keys, Telemetry
 from ringfence.settings import Settings
 
 
@@ -28,6 +28,3 @@ class Backend(Protocol):
 
     @property
     def keys(self) -> Keys: ...
-
-    @property
-    def quarantine(self) -> Quarantine: ...

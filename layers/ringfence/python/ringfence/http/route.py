@@ -20,11 +20,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One admitted request on its way through a route. ``tenant`` is empty on a route that is open to everyone."""
+    """One admitted request on its way through a route. On one that is open to everyone ``tenant`` and ``scopes`` are empty."""
 
     backend: Backend
     request: Request
     tenant: str
+    scopes: frozenset[str]
     remaining_seconds: float
     """What is left of the function's own timeout."""
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ringfence.gateway import MAX_SET_ASIDE
 from ringfence.http import documents, job_routes, submissions
 from ringfence.http.reply import JSON, Reply, json_reply
 from ringfence.http.route import Route, Visit
@@ -19,7 +20,7 @@ _JOB = (documents.JobDocument,)
 class QuarantineQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How much of the quarantine to show."""
 
-    limit: Annotated[int, Meta(ge=1, le=100, description="At most so many.")] = 50
+    limit: Annotated[int, Meta(ge=1, le=MAX_SET_ASIDE, description="At most so many.")] = 50
 
 
 def show_queues(visit: Visit) -> Reply:
@@ -30,8 +31,9 @@ def show_queues(visit: Visit) -> Reply:
 
 
 def show_quarantine(visit: Visit) -> Reply:
-    """Answer with what could not be read, and why."""
-    items = visit.backend.quarantine.items(visit.parameters(QuarantineQuery).limit)
+    """Answer with what could not be read, and why: of the tenant's own jobs, or all of it."""
+    limit = visit.parameters(QuarantineQuery).limit
+    items = visit.backend.gateway.set_aside(None if "admin" in visit.scopes else visit.tenant, limit)
     return json_reply(200, documents.QuarantineDocument([documents.set_aside_document(item) for item in items]))
 
 
@@ -125,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/quarantine",
         scope="operate",
         answer=show_quarantine,
-        summary="What could not be read, of all tenants, without its bytes",
+        summary="What could not be read of your jobs, without its bytes; with the scope admin, all of it",
         query=QuarantineQuery,
         answers={200: ("What was set aside.", (documents.QuarantineDocument,))},
         problems=(503,),

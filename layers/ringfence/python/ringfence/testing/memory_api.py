@@ -16,7 +16,7 @@ from ringfence.gateway import Gateway
 from ringfence.http import api
 from ringfence.http.auth import SCOPES, new_key
 from ringfence.memory.keys import MemoryKeys
-from ringfence.ports import Clock, Keys, Quarantine, Telemetry
+from ringfence.ports import Clock, Keys, Telemetry
 from ringfence.settings import Settings
 from ringfence.testing.system import MemorySystem
 
@@ -69,10 +69,6 @@ class MemoryApi:
     @property
     def gateway(self) -> Gateway:
         return self.system.gateway
-
-    @property
-    def quarantine(self) -> Quarantine:
-        return self.system.quarantine
 
     def key(self, tenant: str = "default", scopes: Iterable[str] = SCOPES) -> str:
         """A fresh API key of this tenant."""

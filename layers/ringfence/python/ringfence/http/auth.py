@@ -30,6 +30,8 @@ CACHE_SECONDS = 30.0
 CACHE_ENTRIES = 1_000
 """Bounded: a flood of wrong keys costs memory no more than this."""
 
+BAD_KEY = "unknown, malformed or revoked API key"
+
 _SECRET = re.compile(r"rf_[A-Za-z0-9_-]{43}")
 
 DEFAULT_TENANT = "default"
@@ -68,7 +70,7 @@ class Authenticator:
             return Caller(DEFAULT_TENANT, frozenset(SCOPES))
         key = self._find(_secret_in(authorization))
         if key is None:
-            raise unauthenticated("the API key is not known")
+            raise unauthenticated(BAD_KEY)
         return Caller(key.tenant, key.scopes, key.key_id)
 
     def _find(self, secret: str) -> ApiKey | None:
@@ -121,7 +123,7 @@ def _secret_in(authorization: str | None) -> str:
     scheme, _, secret = authorization.strip().partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or _SECRET.fullmatch(secret) is None:
-        raise unauthenticated("the Authorization header does not carry an API key: Bearer rf_…")
+        raise unauthenticated(f"{BAD_KEY}; the header is Authorization: Bearer rf_…")
     return secret
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 
 from ringfence.errors import Rejected
+from ringfence.http import patterns
 
-KEY_PATTERN = r"^(?=.*[A-Za-z0-9])[!-~]([ -~]{0,253}[!-~])?\Z"
-"""1 to 255 printable ASCII characters, none of them a space at either end, and at least one letter or digit: a key put
-together from parts that were all missing (``":"``, ``"--"``) would make strangers share one job."""
-
-_KEY = re.compile(KEY_PATTERN)
+_KEY = re.compile(patterns.IDEMPOTENCY_KEY)
 _BARE = re.compile(r'[^\s",;]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _ESCAPED = re.compile(r"\\(.)")

@@ -10,6 +10,7 @@ import msgspec
 
 from ringfence import jsontext
 from ringfence.errors import Rejected
+from ringfence.http.patterns import in_words
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ def invalid(fault: msgspec.ValidationError, *, kind: str = "invalid-request", st
     steps = [] if at is None else [name or index for name, index in _PATH_STEP.findall(at[1])]
     if field := _NAMED_FIELD.match(detail):
         steps.append(field[1])
-    return Rejected(detail, kind=kind, status=status, pointer="".join("/" + _escaped(step) for step in steps))
+    return Rejected(in_words(detail), kind=kind, status=status, pointer="".join("/" + _escaped(step) for step in steps))
 
 
 def _escaped(step: str) -> str:

@@ -36,7 +36,9 @@ class Visit:
         except msgspec.ValidationError as fault:
             found = json_body.invalid(fault)
             name = (found.pointer or "/").removeprefix("/")
-            raise Rejected(f"query parameter {name}: {found}", kind="invalid-query", status=400) from None
+            unknown = name != "" and name not in to.__struct_fields__
+            detail = f"unknown query parameter {name}" if unknown else f"query parameter {name}: {found}"
+            raise Rejected(detail, kind="invalid-query", status=400) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ringfence.errors import Rejected
 from ringfence.gateway import MAX_AHEAD_SECONDS, Submission
-from ringfence.http import idempotency, json_body
+from ringfence.http import idempotency, json_body, patterns
 from ringfence.job import Millis
 from ringfence.jsontext import MAX_DEPTH
 from ringfence.wire import MAX_PAYLOAD_BYTES
@@ -18,11 +18,12 @@ from ringfence.wire import MAX_PAYLOAD_BYTES
 MAX_JOBS = 500
 """Jobs in one request."""
 
-NAME_PATTERN = r"^[A-Za-z0-9._-]{1,64}\Z"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-JobName = Annotated[str, Meta(pattern=NAME_PATTERN, description="The registered name of the code to run.", examples=["signup"])]
-QueueName = Annotated[str, Meta(pattern=NAME_PATTERN, description="A queue of this deployment.", examples=["default"])]
+JobName = Annotated[
+    str, Meta(pattern=patterns.NAME, description="The registered name of the code to run.", examples=["signup"])
+]
+QueueName = Annotated[str, Meta(pattern=patterns.NAME, description="A queue of this deployment.", examples=["default"])]
 Payload = Annotated[
     msgspec.Raw,
     Meta(
@@ -34,12 +35,13 @@ Payload = Annotated[
 IdempotencyKey = Annotated[
     str,
     Meta(
-        pattern=idempotency.KEY_PATTERN,
+        pattern=patterns.IDEMPOTENCY_KEY,
         description="Printable ASCII. The same key, name, queue and payload mean the same job, however often it is sent.",
     ),
 ]
 OrderingKey = Annotated[
-    str, Meta(pattern=r"^[ -~]{1,128}\Z", description="Jobs of one ordering key reach their queue in the order of acceptance.")
+    str,
+    Meta(pattern=patterns.ORDERING_KEY, description="Jobs of one ordering key reach their queue in the order of acceptance."),
 ]
 DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_AHEAD_SECONDS, description="Not before so many seconds from now.")]
 RunAt = Annotated[datetime, Meta(tz=True, description="Not before this time (RFC 3339, with an offset).")]

@@ -38,6 +38,15 @@ def test_the_http_api_sends_every_request_on_as_a_function_url_would(stack: Stac
     assert (route["RouteKey"], stage["StageName"], stage["AutoDeploy"]) == ("$default", "$default", True)
 
 
+def test_the_http_api_sheds_load_as_the_parameters_say(stack: Stack) -> None:
+    (stage,) = stack.of_type("AWS::ApiGatewayV2::Stage").values()
+    limits = {name: stack.number(limit) for name, limit in stage["DefaultRouteSettings"].items()}
+
+    assert limits == {"ThrottlingRateLimit": 1000, "ThrottlingBurstLimit": 1000}
+    assert stage["DefaultRouteSettings"]["ThrottlingRateLimit"] == {"Ref": "RequestsPerSecond"}
+    assert stage["DefaultRouteSettings"]["ThrottlingBurstLimit"] == {"Ref": "RequestBurst"}
+
+
 def test_sam_local_finds_the_http_api() -> None:
     # It reads either SAM's own APIs or CloudFormation's, by the type of the first function or API in the template.
     types = [resource["Type"] for resource in yaml_parse(TEMPLATE.read_text(encoding="utf-8"))["Resources"].values()]

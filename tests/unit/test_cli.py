@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from ringfence import App, Context, Dead
+from ringfence.aws import clients
+from ringfence.cli import api_command
 from ringfence.cli import keys as keys_command
 from ringfence.cli.main import COMMANDS, main
+from ringfence.cli.output import Output
 from ringfence.http.auth import SCOPES
 from ringfence.memory.keys import MemoryKeys
+from ringfence.ports import SetAside
 from ringfence.runtime import Runtime
 from ringfence.testing.memory_api import MemoryApi, served
 from ringfence.testing.system import MemorySystem
@@ -24,8 +32,15 @@ from ringfence.testing.system import MemorySystem
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\r\nforged line"
 
 
-def jobs() -> App:
+PROGRAM = [sys.executable, "-c", "from ringfence.cli.main import main; main()"]
+
+
+def jobs(call: Callable[[], object]) -> App:
     app = App()
+
+    @app.job("call")
+    def call_out(ctx: Context) -> None:
+        call()
 
     @app.job("double")
     def double(ctx: Context, n: int = 0) -> dict[str, int]:
@@ -45,6 +60,8 @@ class Shell:
         self.api = api
         self.key = api.key()
         self.environment = {"RINGFENCE_URL": url, "RINGFENCE_API_KEY": self.key}
+        self.called: Callable[[], object] = lambda: None
+        """What the job ``call`` does."""
 
     def __call__(self, *arguments: str, stdin: str | None = None, **environment: str) -> Result:
         return CliRunner().invoke(main, arguments, input=stdin, env={**self.environment, **environment})
@@ -57,9 +74,10 @@ class Shell:
 
 @pytest.fixture
 def shell() -> Iterator[Shell]:
-    api = MemoryApi(MemorySystem(jobs()))
+    api = MemoryApi(MemorySystem(jobs(lambda: here.called())))
     with served(api.answer) as url:
-        yield Shell(api, url)
+        here = Shell(api, url)
+        yield here
 
 
 def lines_of_json(result: Result) -> list[Any]:
@@ -124,7 +142,15 @@ def test_nobody_listening_is_exit_code_4(shell: Shell) -> None:
         pass
     result = shell("submit", "double", "--url", url, "--retry", "0s")
     assert result.exit_code == 4
-    assert "cannot be reached" in result.stderr
+    assert f"{url.removeprefix('http://')} cannot be reached: Connection refused" in result.stderr
+    assert "ringfence dev" not in result.stderr
+
+
+def test_at_the_default_address_a_silence_is_explained(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(lambda event: {}) as url:
+        pass
+    monkeypatch.setattr(api_command, "DEFAULT_URL", url)
+    assert "is `ringfence dev` running?" in shell("list", "--url", url, "--retry", "0s").stderr
 
 
 # --- many ------------------------------------------------------------------------------------------------------------
@@ -226,6 +252,90 @@ def test_cancel_redrive_and_queues(shell: Shell) -> None:
     assert shell("queues").stdout.splitlines()[0] == "default\t1\t0\t0"
 
 
+def test_the_cancel_of_a_running_job_is_a_request(shell: Shell) -> None:
+    job_id = shell("submit", "call").stdout.strip()
+    told: list[str] = []
+    shell.called = lambda: told.append(shell("cancel", job_id).stdout)
+    shell.run_jobs()
+    assert told == [f"{job_id}\trunning (cancel requested)\t\n"]
+
+
+def test_the_quarantine_is_listed_without_its_bytes(shell: Shell) -> None:
+    reason = f"no JSON {HOSTILE}"
+    shell.api.system.quarantine.put(
+        SetAside(source="log", position="shard-0/7", data=b"secret", reason=reason, at=1_700_000_000_000)
+    )
+    operator = {"RINGFENCE_API_KEY": shell.api.key(scopes={"operate", "admin"})}
+    [row] = [line.split("\t") for line in shell("quarantine", **operator).stdout.splitlines()]
+    assert row[:5] == ["2023-11-14T22:13:20.000Z", "log", "shard-0/7", "6", ""]
+    assert row[5].startswith("no JSON \\x1b")
+    [document] = lines_of_json(shell("quarantine", "--json", "--limit", "5", **operator))
+    assert document["reason"] == reason
+    assert "secret" not in shell("quarantine", "--json", **operator).output
+    assert shell("quarantine", RINGFENCE_API_KEY=shell.api.key(scopes={"read"})).exit_code == 1
+
+
+# --- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Output, "for_people", True)
+
+
+def test_rows_have_headings_where_somebody_looks(shell: Shell, looking: None) -> None:
+    job_id = shell("submit", "fail").stdout.strip()
+    shell.run_jobs()
+    assert shell("wait", job_id).stdout.splitlines() == [f"{'job':<26}  state      error", f"{job_id}  dead       no"]
+    assert shell("list").stdout.split()[:3] == ["job", "state", "name"]
+    assert shell("queues").stdout.split()[:4] == ["queue", "ready", "leased", "delayed"]
+
+
+def test_a_submitted_job_says_how_to_follow_it(shell: Shell, looking: None) -> None:
+    result = shell("submit", "double")
+    assert result.stderr.strip() == f"follow with: ringfence wait {result.stdout.strip()}"
+
+
+def test_standard_output_that_is_a_file_is_no_screen_for_the_bar(shell: Shell, tmp_path: Path) -> None:
+    """A bar on a terminal would catch what is printed meanwhile, also when that is to go elsewhere."""
+    job_id = shell("submit", "double").stdout.strip()
+    shell.run_jobs()
+    ours, theirs = pty.openpty()
+    try:
+        with (tmp_path / "out").open("wb") as out:
+            done = subprocess.run(
+                [*PROGRAM, "wait", job_id],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=theirs,
+                env={**os.environ, **shell.environment, "TERM": "xterm"},
+                check=False,
+            )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0
+    assert (tmp_path / "out").read_text() == f"{job_id}\tsucceeded\t\n"
+
+
+def test_output_that_nobody_reads_ends_the_command_quietly(shell: Shell) -> None:
+    for _ in range(3):
+        shell("submit", "double")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*PROGRAM, "list"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **shell.environment},
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 # --- what a job says cannot harm the terminal ------------------------------------------------------------------------
 
 
@@ -297,6 +407,41 @@ def test_keys_need_a_table(shell: Shell, stored: MemoryKeys) -> None:
     assert shell("keys", "list", RINGFENCE_LEDGER_TABLE="T").exit_code == 0
 
 
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that says nothing of regions, and is put back afterwards."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL", "LOCALSTACK_HOST"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    clients.forget()
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_keys_without_a_region_are_told_the_variable(shell: Shell) -> None:
+    result = shell("keys", "list", "--table", "T")
+    assert result.exit_code == 1
+    assert "set AWS_REGION" in result.stderr
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("named", "used"), [({}, "us-east-1"), ({"AWS_REGION": "eu-west-1"}, "eu-west-1")])
+def test_an_emulator_needs_no_region(shell: Shell, named: dict[str, str], used: str) -> None:
+    asked: list[str] = []
+
+    def answer(event: Mapping[str, Any]) -> dict[str, Any]:
+        asked.append(event["headers"]["authorization"])
+        return {"statusCode": 200, "headers": {"Content-Type": "application/x-amz-json-1.0"}, "body": '{"Items": []}'}
+
+    with served(answer) as url:
+        credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        result = shell("keys", "list", "--table", "T", "--endpoint-url", url, **credentials, **named)
+    clients.forget()
+    assert result.exit_code == 0, result.output
+    assert all(f"/{used}/dynamodb/" in header for header in asked)
+    assert asked
+
+
 def test_missing_credentials_are_told_without_a_traceback(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.exceptions import NoCredentialsError
 
@@ -319,6 +464,30 @@ def test_help_explains_the_exit_codes_and_names_every_command() -> None:
     assert "Exit codes" in result.output
     for name in COMMANDS:
         assert name in result.output
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        inner = command.commands if isinstance(command, click.Group) else {"": command}
+        yield from ((f"{name} {more}".strip(), each) for more, each in inner.items())
+
+
+def test_every_option_says_what_it_does_and_every_default_is_told_plainly() -> None:
+    for name, command in every_command():
+        options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+        assert [option.name for option in options if not option.help] == [], name
+        assert "(" not in " ".join(re.findall(r"default: (\S+)", CliRunner().invoke(main, [*name.split(), "--help"]).output))
+        assert command.epilog, name
+
+
+@pytest.mark.parametrize("command", ["dev", "demo"])
+def test_without_a_template_it_says_where_to_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [command])
+    assert result.exit_code == 2
+    assert "run it in the folder that holds it" in " ".join(result.output.split())
 
 
 def test_help_loads_neither_the_client_nor_boto3_nor_rich() -> None:

@@ -29,6 +29,10 @@ class Unavailable(RingfenceError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class Unreachable(Unavailable):
+    """Nobody answers at the address of the API."""
+
+
 class LeaseLost(RingfenceError):
     """Another worker has claimed this job since; this attempt may no longer write."""
 

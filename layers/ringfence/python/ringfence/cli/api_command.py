@@ -11,7 +11,7 @@ import click
 from ringfence.cli import exit_codes
 from ringfence.cli.durations import DURATION
 from ringfence.cli.output import Output
-from ringfence.errors import RingfenceError
+from ringfence.errors import RingfenceError, Unreachable
 
 if TYPE_CHECKING:
     from ringfence.client import Client
@@ -43,11 +43,16 @@ def api_command(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*arguments: Any, url: str, api_key: str | None, retry: float, output: Output, **options: Any) -> int | None:
-        with _client(url, api_key, retry) as client:
-            return command(*arguments, client=client, output=output, **options)
+        try:
+            with _client(url, api_key, retry) as client:
+                return command(*arguments, client=client, output=output, **options)
+        except Unreachable as fault:
+            if url != DEFAULT_URL:
+                raise
+            raise Unreachable(f"{fault}; is `ringfence dev` running? (--url names another API)") from None
 
     run = click.option(
-        "--retry", type=DURATION, default=5.0, show_default="5s", help="How long to keep trying an API that is unavailable."
+        "--retry", type=DURATION, default="5s", show_default=True, help="How long to keep trying an API that is unavailable."
     )(run)
     run = click.option(
         "--api-key", envvar="RINGFENCE_API_KEY", show_envvar=True, metavar="KEY", help="The API key. Better in the environment."

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
 from ringfence.cli.output import Output
+from ringfence.cli.template_option import template_option
 from ringfence.local.demo.reckoning import Verdict
 from ringfence.local.demo.run import run
 from ringfence.local.demo.screen import Screen
@@ -30,7 +32,10 @@ LEAST_WORKERS = 2
 """One to freeze, and one to take its jobs over."""
 
 
-@click.command()
+@click.command(
+    epilog=f"Exit codes: {exit_codes.OK} nothing was lost or doubled and every number agrees; {exit_codes.FAILED} something "
+    f"does not agree, or the system could not start; {exit_codes.USAGE} wrong usage; {INTERRUPTED} Ctrl-C."
+)
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--emulator",
@@ -43,22 +48,17 @@ LEAST_WORKERS = 2
     "--workers", type=click.IntRange(min=LEAST_WORKERS, max=64), default=3, show_default=True, help="Worker processes."
 )
 @click.option("--keep", is_flag=True, help="Leave everything running afterwards, until Ctrl-C.")
-@click.option(
-    "--template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    default="template.yaml",
-    show_default=True,
-    help="The SAM template to run.",
-)
+@template_option
 @told
 def demo(*, folder: Path | None, emulator: str, workers: int, keep: bool, template: Path, output: Output) -> int:
     """Index the Python files of FOLDER, or of the standard library, while workers come to harm.
 
-    Starts the whole system on this machine. One job per file counts what is in it and adds that to a total of its package.
+    Starts the whole system on this machine. To the files it adds three broken ones of its own, whose jobs must be dead in the
+    end. One job per file counts what is in it and adds that to a total of its package.
     Meanwhile one worker is frozen past its lease and thawed too late, and another is killed. In the end every row is compared
     with a plain loop over the same files.
 
-    The last line is a JSON object. Exit code 0 only if no effect is lost or doubled, the thawed worker's late writes were
+    The last line is a JSON object. The demo is good only if no effect is lost or doubled, the thawed worker's late writes were
     refused, and every number agrees.
     """
     screen = Screen(quiet=output.as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
 from ringfence.cli.durations import DURATION
 from ringfence.cli.output import Output
+from ringfence.cli.program import program
+from ringfence.cli.template_option import template_option
 from ringfence.errors import RingfenceError
 from ringfence.local.dev import Dev
 from ringfence.local.log_follower import LogFollower
@@ -69,13 +72,7 @@ class Parameter(click.ParamType[tuple[str, str]]):
 @click.option(
     "--auth", type=click.Choice(["none", "api-key"]), default="none", show_default=True, help="Whether the API wants keys."
 )
-@click.option(
-    "--template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    default="template.yaml",
-    show_default=True,
-    help="The SAM template to run.",
-)
+@template_option
 @click.option(
     "--parameter", "parameters", type=Parameter(), multiple=True, help="A parameter of the template; may be repeated."
 )
@@ -87,7 +84,7 @@ class Parameter(click.ParamType[tuple[str, str]]):
     help="Processes of each function that takes from queues.",
 )
 @click.option(
-    "--timers-every", type=DURATION, default=1.0, show_default="1s", help="How often schedules fire, whatever they say."
+    "--timers-every", type=DURATION, default="1s", show_default=True, help="How often schedules fire, whatever they say."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the logs of all functions.")
 @told
@@ -205,7 +202,7 @@ def _tell_ready(output: Output, system: Dev, auth: str) -> None:
     output.fields(pairs)
     header = "" if auth == "none" else ' -H "Authorization: Bearer $RINGFENCE_API_KEY"'
     if auth != "none":
-        click.echo(f"\nMake a key:\n  (. {variables} && ringfence keys create)")
+        click.echo(f"\nMake a key:\n  (. {shlex.quote(str(variables))} && {program()} keys create)")
     click.echo(
         f"\nTry it:\n  curl -si {system.api_url}/v1/jobs{header} -H 'Content-Type: application/json' \\\n"
         '    -d \'{"name": "signup", "payload": {"email": "ada@example.com", "name": "Ada"}}\'\n\nCtrl-C ends it.'

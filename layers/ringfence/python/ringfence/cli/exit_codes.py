@@ -10,6 +10,8 @@ USAGE = 2
 ENDED_BADLY = 3
 UNAVAILABLE = 4
 TIMED_OUT = 5
+BROKEN_PIPE = 141
+"""128 + SIGPIPE: whoever read our output wants no more of it, as shells tell it of any program."""
 
 MEANING = (
     "Exit codes: 0 done; 1 failed or refused; 2 wrong usage; 3 a job waited for ended dead or cancelled; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 TEXT_CHARACTERS = 2_000
 """As much of a payload or result as is shown to people; --json has all of it."""
 
+JOB_ID_CHARACTERS = 26
+
 states = click.Choice([state.value for state in State])
 
 
@@ -36,20 +39,21 @@ def status(client: Client, output: Output, job_id: str) -> None:
 
 @click.command(epilog=exit_codes.MEANING)
 @click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
-@click.option("--timeout", type=DURATION, default=60.0, show_default="1m", help="For all of them together.")
+@click.option("--timeout", type=DURATION, default="1m", show_default=True, help="For all of them together.")
 @api_command
 def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: float) -> int:
     """Wait until jobs have ended. A lone - reads their ids from standard input."""
     ids = [line.strip() for line in sys.stdin if line.strip()] if job_ids == ("-",) else list(job_ids)
     deadline = time.monotonic() + timeout
     code = exit_codes.OK
+    row = _rows(output)
     with output.progress("Waiting", len(ids)) as progress:
         for job_id in ids:
             try:
                 job = client.wait(job_id, max(0.0, deadline - time.monotonic()))
             except StillRunning:
                 job = client.get(job_id)
-            _tell(output, job)
+            _tell(output, job, row)
             progress.advance()
             code = max(code, _code(job.state))
     return code
@@ -58,7 +62,7 @@ def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: floa
 @click.command("list", epilog=exit_codes.MEANING)
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option("--state", type=states, help="Only jobs in this state.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many jobs.")
 @api_command
 def list_jobs(client: Client, output: Output, queue: str | None, state: str | None, limit: int) -> None:
     """List jobs, newest first."""
@@ -75,7 +79,7 @@ def list_jobs(client: Client, output: Output, queue: str | None, state: str | No
 @api_command
 def cancel(client: Client, output: Output, job_id: str) -> None:
     """Cancel a waiting job, or ask the worker that runs it to stop."""
-    _tell(output, client.cancel(job_id))
+    _tell(output, client.cancel(job_id), output.line)
 
 
 @click.command(epilog=exit_codes.MEANING)
@@ -83,8 +87,8 @@ def cancel(client: Client, output: Output, job_id: str) -> None:
 @click.option("--payload", metavar="JSON|@FILE|-", help="Run it with other arguments than before.")
 @api_command
 def redrive(client: Client, output: Output, job_id: str, payload: str | None) -> None:
-    """Give a dead job its attempts back."""
-    _tell(output, client.redrive(job_id, payload_option(payload)))
+    """Give a dead job its attempts back. Needs a key with the scope operate."""
+    _tell(output, client.redrive(job_id, payload_option(payload)), output.line)
 
 
 @click.command(epilog=exit_codes.MEANING)
@@ -106,12 +110,21 @@ def _code(state: State) -> int:
     return exit_codes.OK if state is State.SUCCEEDED else exit_codes.ENDED_BADLY
 
 
-def _tell(output: Output, job: JobSnapshot) -> None:
+def _rows(output: Output) -> Callable[..., None]:
+    return output.rows(["job", "state", "error"], [JOB_ID_CHARACTERS, max(len(state) for state in State)])
+
+
+def _tell(output: Output, job: JobSnapshot, row: Callable[..., None]) -> None:
     """The job in one line."""
     if output.as_json:
         output.json(job.json_text)
     else:
-        output.line(job.job_id, job.state, job.error or "")
+        row(job.job_id, _state(job), job.error or "")
+
+
+def _state(job: JobSnapshot) -> str:
+    """The state, and whether it is about to change: a running job is cancelled by its worker, a moment later."""
+    return job.state + (" (cancel requested)" if job.document.cancel_requested and not job.state.terminal else "")
 
 
 def _row(job: JobSnapshot) -> list[str]:
@@ -128,7 +141,7 @@ def _show(output: Output, job: JobSnapshot) -> None:
     times = [(name, getattr(document, f"{name}_at")) for name in ("created", "run", "started", "finished", "expires")]
     pairs = [
         ("job", job.job_id),
-        ("state", job.state + (" (cancel requested)" if document.cancel_requested else "")),
+        ("state", _state(job)),
         ("name", job.name),
         ("queue", job.queue),
         ("attempts", attempts),

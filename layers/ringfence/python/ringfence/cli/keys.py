@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from ringfence.runtime import Runtime
 
 scopes = click.Choice(["submit", "read", "operate", "admin"])
+
+SCOPES_HELP = (
+    "What the key may do: submit and cancel jobs; read them; operate (redrive, see the quarantine); admin (what belongs to no "
+    "tenant). May be repeated; none of them includes another."
+)
+
+EMULATOR_REGION = "us-east-1"
+"""Where `ringfence dev` is when nobody names a region."""
+
 table_option = click.option(
     "--table", envvar="RINGFENCE_LEDGER_TABLE", show_envvar=True, required=True, help="The ledger table of the deployment."
 )
@@ -35,7 +44,7 @@ def keys() -> None:
 
 @keys.command(epilog=exit_codes.MEANING)
 @click.option("--tenant", default="default", show_default=True, help="Whose jobs the key is for.")
-@click.option("--scope", "wanted", type=scopes, multiple=True, default=("submit", "read"), show_default=True)
+@click.option("--scope", "wanted", type=scopes, multiple=True, default=("submit", "read"), show_default=True, help=SCOPES_HELP)
 @click.option("--note", default="", help="What the key is for.")
 @table_option
 @endpoint_option
@@ -93,7 +102,20 @@ def _runtime(table: str, endpoint_url: str | None) -> Runtime:
 
     if endpoint_url:
         os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # where boto3 looks
+    with _aws_errors():
+        _settle_region(emulator=bool(endpoint_url))
     return Runtime(Settings(ledger_table=table, stream="", queues={}))
+
+
+def _settle_region(*, emulator: bool) -> None:
+    """boto3 looks at AWS_DEFAULT_REGION and at the profile; Lambda, and so `ringfence dev`, set AWS_REGION as well."""
+    if os.environ.get("AWS_DEFAULT_REGION"):
+        return
+    import boto3
+
+    region = os.environ.get("AWS_REGION") or boto3.session.Session().region_name or (EMULATOR_REGION if emulator else None)
+    if region:
+        os.environ["AWS_DEFAULT_REGION"] = region
 
 
 def _document(key: ApiKey) -> dict[str, Any]:
@@ -109,11 +131,13 @@ def _document(key: ApiKey) -> dict[str, Any]:
 @contextmanager
 def _aws_errors() -> Iterator[None]:
     """What AWS says about credentials, regions and tables, as the command's own errors."""
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoRegionError
 
     try:
         yield
     except HTTPClientError as fault:
         raise Unavailable(str(fault)) from None
+    except NoRegionError:
+        raise RingfenceError("no region: set AWS_REGION to that of the ledger table") from None
     except (BotoCoreError, ClientError) as fault:
         raise RingfenceError(str(fault)) from None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
@@ -14,7 +17,8 @@ COMMANDS = {
     "wait": ("ringfence.cli.jobs:wait", "Wait until jobs have ended."),
     "list": ("ringfence.cli.jobs:list_jobs", "List jobs, newest first."),
     "cancel": ("ringfence.cli.jobs:cancel", "Cancel a job."),
-    "redrive": ("ringfence.cli.jobs:redrive", "Give a dead job its attempts back."),
+    "redrive": ("ringfence.cli.jobs:redrive", "Give a dead job its attempts back (scope operate)."),
+    "quarantine": ("ringfence.cli.quarantine:quarantine", "Show what could not be read (scope operate)."),
     "queues": ("ringfence.cli.jobs:queues", "Show how much waits in each queue."),
     "keys": ("ringfence.cli.keys:keys", "Make, list and revoke API keys."),
     "dev": ("ringfence.cli.dev:dev", "Run the whole system on this machine."),
@@ -45,6 +49,15 @@ class Commands(click.Group):
                 f"`ringfence {cmd_name}` needs more than the library ({fault}).\nInstall it with: pip install 'ringfence[dev]'"
             ) from None
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # `ringfence list | head`: quietly. What Python still flushes at its end goes nowhere.
+            # https://docs.python.org/3/library/signal.html#note-on-sigpipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(exit_codes.BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

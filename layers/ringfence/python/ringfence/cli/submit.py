@@ -12,6 +12,7 @@ from ringfence.cli.api_command import api_command
 from ringfence.cli.durations import DURATION
 from ringfence.cli.output import Output, error_document
 from ringfence.cli.payloads import checked, payload_option
+from ringfence.cli.program import program
 from ringfence.errors import RingfenceError, Unavailable
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ REFUSALS_SHOWN = 20
 @click.command(epilog=exit_codes.MEANING)
 @click.argument("name")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The arguments of the job: JSON, a file of it, or standard input.")
-@click.option("--queue", default="default", show_default=True)
+@click.option("--queue", default="default", show_default=True, help="The queue it waits in.")
 @click.option("--key", help="Idempotency key: the same key is the same job. With --many, line N gets the key KEY-N.")
 @click.option("--delay", type=DURATION, help="Not before so long from now, such as 10s or 2h.")
-@click.option("--max-attempts", type=click.IntRange(1, 100), default=5, show_default=True)
+@click.option("--max-attempts", type=click.IntRange(1, 100), default=5, show_default=True, help="How often it may be started.")
 @click.option("--ordering-key", help="Jobs of one ordering key reach their queue in order.")
 @click.option(
     "--many", type=click.File("r", encoding="utf-8"), metavar="FILE.jsonl|-", help="One job for each line: its payload."
@@ -78,6 +79,8 @@ def _submit_one(client: Client, output: Output, request: JobRequest) -> int:
         output.line(submitted.job_id)
         if submitted.repeated:
             output.note("This key had been used before: it is the same job.")
+        if output.for_people:
+            output.note(f"follow with: {program()} wait {submitted.job_id}")
     return exit_codes.OK
 
 

@@ -21,7 +21,14 @@ from ringfence.client.jobs import JobRequest, JobSnapshot, Submitted, payload_te
 from ringfence.client.transport import Answer, Transport, error_of, problem_in
 from ringfence.clock import SystemClock
 from ringfence.errors import StillRunning
-from ringfence.http.documents import AcceptedDocument, JobPage, QueueDocument, QueuesDocument
+from ringfence.http.documents import (
+    AcceptedDocument,
+    JobPage,
+    QuarantineDocument,
+    QueueDocument,
+    QueuesDocument,
+    SetAsideDocument,
+)
 from ringfence.job import State
 from ringfence.ports import Clock
 
@@ -153,6 +160,11 @@ class Client:
         """How much waits in each queue."""
         answer = self._transport.call("GET", "/v1/queues")
         return {queue.name: queue for queue in msgspec.json.decode(answer.body, type=QueuesDocument).queues}
+
+    def quarantine(self, limit: int = 50) -> list[SetAsideDocument]:
+        """What could not be read and was set aside, newest first; ``limit`` is at most 100."""
+        answer = self._transport.call("GET", f"/v1/quarantine?limit={limit}")
+        return msgspec.json.decode(answer.body, type=QuarantineDocument).items
 
     # --- acting ------------------------------------------------------------------------------------------------------
 

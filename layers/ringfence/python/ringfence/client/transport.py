@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ringfence.errors import NotFound, Rejected, Unavailable
+from ringfence.errors import NotFound, Rejected, Unavailable, Unreachable
 from ringfence.http.local_names import is_local
 from ringfence.http.reply import PROBLEM_TYPES, Problem
 from ringfence.ports import Clock
@@ -62,6 +62,7 @@ class Transport:
         if api_key and parts.scheme == "http" and not (allow_plain_http or is_local(parts.hostname)):
             raise ValueError("an API key is not sent unencrypted to another machine: use https, or allow_plain_http=True")
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._address = f"{self._host}:{self._port or (443 if self._secure else 80)}"
         self._prefix = parts.path.rstrip("/")
         self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_seconds, self._retry_seconds = timeout_seconds, retry_seconds
@@ -94,7 +95,7 @@ class Transport:
             try:
                 answer = self._send(method, path, body, headers or {}, self._timeout_seconds + wait_seconds, tries)
             except (OSError, http.client.HTTPException) as fault:
-                failure = Unavailable(f"{self._host} cannot be reached: {fault or type(fault).__name__}")
+                failure: Unavailable = Unreachable(f"{self._address} cannot be reached: {_reason(fault)}")
                 asked_seconds = 0.0
             else:
                 if answer.status < 300 or answer.status in returned:
@@ -191,6 +192,11 @@ def problem_in(answer: Answer) -> Problem:
             type=f"{PROBLEM_TYPES}http-{answer.status}", title="", status=answer.status, detail=text or "no detail"
         )
     return msgspec.structs.replace(problem, status=answer.status)
+
+
+def _reason(fault: Exception) -> str:
+    """In words, without the number of the error."""
+    return getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
 
 
 def _retry_after(answer: Answer) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 TEXT_CHARACTERS = 2_000
 """As much of a payload or result as is shown to people; --json has all of it."""
-
-JOB_ID_CHARACTERS = 26
 
 states = click.Choice([state.value for state in State])
 
@@ -46,16 +43,21 @@ def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: floa
     ids = [line.strip() for line in sys.stdin if line.strip()] if job_ids == ("-",) else list(job_ids)
     deadline = time.monotonic() + timeout
     code = exit_codes.OK
-    row = _rows(output)
+    ended: list[list[str]] = []
     with output.progress("Waiting", len(ids)) as progress:
         for job_id in ids:
             try:
                 job = client.wait(job_id, max(0.0, deadline - time.monotonic()))
             except StillRunning:
                 job = client.get(job_id)
-            _tell(output, job, row)
+            if output.for_people:
+                ended.append(_line(job))  # below the bar, once it is gone
+            else:
+                _tell(output, job)
             progress.advance()
             code = max(code, _code(job.state))
+    if ended:
+        output.table(["job", "state", "error"], ended)
     return code
 
 
@@ -79,7 +81,7 @@ def list_jobs(client: Client, output: Output, queue: str | None, state: str | No
 @api_command
 def cancel(client: Client, output: Output, job_id: str) -> None:
     """Cancel a waiting job, or ask the worker that runs it to stop."""
-    _tell(output, client.cancel(job_id), output.line)
+    _tell(output, client.cancel(job_id))
 
 
 @click.command(epilog=exit_codes.MEANING)
@@ -88,7 +90,7 @@ def cancel(client: Client, output: Output, job_id: str) -> None:
 @api_command
 def redrive(client: Client, output: Output, job_id: str, payload: str | None) -> None:
     """Give a dead job its attempts back. Needs a key with the scope operate."""
-    _tell(output, client.redrive(job_id, payload_option(payload)), output.line)
+    _tell(output, client.redrive(job_id, payload_option(payload)))
 
 
 @click.command(epilog=exit_codes.MEANING)
@@ -110,16 +112,16 @@ def _code(state: State) -> int:
     return exit_codes.OK if state is State.SUCCEEDED else exit_codes.ENDED_BADLY
 
 
-def _rows(output: Output) -> Callable[..., None]:
-    return output.rows(["job", "state", "error"], [JOB_ID_CHARACTERS, max(len(state) for state in State)])
-
-
-def _tell(output: Output, job: JobSnapshot, row: Callable[..., None]) -> None:
+def _tell(output: Output, job: JobSnapshot) -> None:
     """The job in one line."""
     if output.as_json:
         output.json(job.json_text)
     else:
-        row(job.job_id, _state(job), job.error or "")
+        output.line(*_line(job))
+
+
+def _line(job: JobSnapshot) -> list[str]:
+    return [job.job_id, _state(job), job.error or ""]
 
 
 def _state(job: JobSnapshot) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -59,19 +59,6 @@ class Output:
         for row in rows:
             table.add_row(*(Text(safe(cell)) for cell in row))
         _console(stderr=False).print(table)
-
-    def rows(self, headings: Sequence[str], widths: Sequence[int]) -> Callable[..., None]:
-        """Something to print rows with as they come: below headings and aligned on a terminal, else as lines. The last column
-        needs no width."""
-        if not self.for_people:
-            return self.line
-        widths = [*widths, 0]
-
-        def aligned(*columns: str) -> None:
-            click.echo("  ".join(f"{safe(column):<{width}}" for column, width in zip(columns, widths, strict=True)).rstrip())
-
-        aligned(*headings)
-        return aligned
 
     def fields(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Named values, one a line."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Self
 
@@ -21,8 +20,6 @@ class ProgressBar:
             TimeElapsedColumn(),
             console=Console(stderr=True, markup=False, emoji=False, highlight=False),
             transient=True,
-            # What is printed meanwhile goes above the bar; but what goes to a file must get there.
-            redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._bar.add_task(what, total=total)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,13 @@ class Stack:
     def of_type(self, *types: str) -> dict[str, Mapping[str, Any]]:
         """Logical id → properties."""
         return {name: resource["Properties"] for name, resource in self.template.of_type(*types).items()}
+
+    @cached_property
+    def queues(self) -> Mapping[str, str]:
+        """Name → logical id, of every queue that the functions are told of and that is SQS's."""
+        told = self.properties("RelayFunction")["Environment"]["Variables"]["RINGFENCE_QUEUES"]["Fn::Sub"]
+        named = {name: re.fullmatch(r"\$\{(\w+)\}", value) for name, value in json.loads(told).items()}
+        return {name: found[1] for name, found in named.items() if found}
 
     def number(self, value: Any) -> int:
         """A property that may be the value of a parameter."""

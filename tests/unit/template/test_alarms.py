@@ -17,7 +17,7 @@ from ringfence.settings import Settings
 from .conftest import Stack
 
 ALARMS = {
-    "RelayIsBehind", "BatchesAreGivenUp", "DefaultQueueIsOld", "PriorityQueueIsOld", "LastResortIsUsed", "JobsAreDead",
+    "RelayIsBehind", "BatchesAreGivenUp", "LastResortIsUsed", "JobsAreDead",
     "QuarantineIsUsed", "LateWritesAreRefused", "GatewayAnswers5xx", "FunctionsFail", "FunctionsAreThrottled",
     "LedgerThrottles",
 }  # fmt: skip
@@ -41,7 +41,8 @@ def metrics(alarm: Mapping[str, Any]) -> Iterator[Metric]:
 def test_alarms_and_dashboard_are_there_exactly_when_asked_for(any_stack: Stack) -> None:
     wanted = any_stack.parameters["Alarms"] == "true"
 
-    assert set(alarms(any_stack)) == (ALARMS if wanted else set())
+    of_queues = {f"{queue}IsOld" for queue in any_stack.queues.values()}
+    assert set(alarms(any_stack)) == (ALARMS | of_queues if wanted else set())
     assert bool(any_stack.of_type("AWS::CloudWatch::Dashboard")) == wanted
 
 

@@ -31,7 +31,8 @@ def test_every_function_finds_its_resources(any_stack: Stack, function: str) -> 
 
     assert settings.ledger_table == "LEDGERTABLE"
     assert settings.stream == "LOGSTREAM"
-    assert settings.queues == {"default": "DEFAULTQUEUE", "priority": "PRIORITYQUEUE"}
+    assert settings.queues == {name: queue.upper() for name, queue in any_stack.queues.items()}
+    assert "default" in settings.queues
     assert settings.last_resort_queue == "LASTRESORTQUEUE"
     assert settings.bucket == "BUCKET"
     assert (settings.auth, settings.wait_cap_seconds, settings.retention_days) == ("api-key", 0, 7)
@@ -109,6 +110,6 @@ def test_every_parameter_and_output_says_what_it_is(stack: Stack) -> None:
 
     assert {name for name, declared in told.items() if len(declared.get("Description", "")) < 20} == set()
     assert set(stack.template.outputs) == {
-        "ApiUrl", "StreamName", "DefaultQueueUrl", "PriorityQueueUrl", "LastResortQueueUrl", "LedgerTableName", "BucketName",
+        "ApiUrl", "StreamName", "LastResortQueueUrl", "LedgerTableName", "BucketName",
         "GatewayFunctionName", "RelayFunctionName", "WorkerFunctionName", "TimersFunctionName",
     }  # fmt: skip

@@ -17,7 +17,6 @@ from ringfence.wire import (
     decode_ticket,
     encode_records,
     encode_ticket,
-    encoded_size,
 )
 
 
@@ -53,12 +52,6 @@ def test_a_record_is_ascii_and_within_its_bytes_whatever_the_payload() -> None:
 def test_the_payload_text_survives_the_record_to_the_letter(payload: str) -> None:
     ((data, _),) = encode_records([record(payload=payload)])
     assert decode_record(data)[0].payload == payload
-
-
-def test_the_size_counts_encoded_bytes() -> None:
-    job = record(payload='"é"')
-    ((data, _),) = encode_records([job, job])
-    assert len(data) == len(b'{"v":1,"jobs":[]}') + 2 * encoded_size(job) - 1
 
 
 def encode_one(**fields: object) -> bytes:

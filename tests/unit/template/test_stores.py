@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ringfence.aws import rows
+
 from .conftest import Stack
 
 EXAMPLE_KEYS = {
@@ -30,9 +32,9 @@ def test_the_ledger_is_keyed_and_indexed_as_the_code_expects(any_stack: Stack) -
 
     assert keys(table["KeySchema"]) == {"HASH": "pk", "RANGE": "sk"}
     assert indexes == {
-        "listing": {"HASH": "lk", "RANGE": "c"},
-        "due": {"HASH": "dk", "RANGE": "da"},
-        "dead": {"HASH": "xk", "RANGE": "xa"},
+        rows.LISTING_INDEX: {"HASH": "lk", "RANGE": "c"},
+        rows.DUE_INDEX: {"HASH": "dk", "RANGE": "da"},
+        rows.DEAD_INDEX: {"HASH": "xk", "RANGE": "xa"},
     }
     assert types == {"pk": "S", "sk": "S", "lk": "S", "c": "N", "dk": "S", "da": "N", "xk": "S", "xa": "N"}
     assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}

@@ -107,11 +107,6 @@ def _escaped(character: str) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def encoded_size(job: JobRecord) -> int:
-    """Bytes of one job in its final envelope, its separating comma included."""
-    return len(_ascii(_encoder.encode(job))) + 1
-
-
 def encode_records(jobs: Sequence[JobRecord]) -> Iterator[tuple[bytes, list[JobRecord]]]:
     """Pack jobs, in order, into as few records as `MAX_JOBS_PER_RECORD` and `MAX_RECORD_BYTES` allow."""
     prefix, suffix = b'{"v":%d,"jobs":[' % WRITES_VERSION, b"]}"

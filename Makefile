@@ -22,7 +22,7 @@ $(READY): pyproject.toml uv.lock
 env: $(READY) ## The locked environment in .venv
 
 demo: $(READY) ## The whole system at work, with a frozen and a killed worker: make demo [FOLDER=...]
-	$(BIN)/ringfence demo $(DEMO_FLAGS) $(FOLDER)
+	$(BIN)/ringfence demo $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
 
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal

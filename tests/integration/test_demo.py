@@ -50,6 +50,8 @@ def test_a_folder_is_indexed_once_while_one_worker_is_frozen_and_another_killed(
     assert summary["late_writes_refused"] >= 1
     assert summary["attempts"] >= 6 + 2  # a job of the frozen worker and one of the killed one were started again
     assert "every number agrees" in out
+    assert "6: 3 found, 3 broken ones of the demo's own" in out
+    assert told.count("broken ones of the demo's own") == 1
     assert re.search(r"worker \d+ frozen", told)
     assert re.search(r"worker \d+ killed", told)
 

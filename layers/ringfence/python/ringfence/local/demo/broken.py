@@ -10,6 +10,8 @@ from ringfence.local.demo.sources import Source
 
 PREFIX = "broken"
 
+BROKEN_FILES = 3
+
 _LINE = "row = [" + "1, " * 20 + "]\n"
 _LINES = 7_000
 """Half a megabyte, which the parser reads twice before it complains: about 0.6 s, far below the job's lease of 5 s."""

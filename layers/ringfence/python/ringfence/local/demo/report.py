@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringfence.local.demo.broken import BROKEN_FILES
 from ringfence.local.demo.faults import Damage
 from ringfence.local.demo.late_writes import LateWrite
 from ringfence.local.demo.reckoning import Verdict
@@ -13,7 +14,7 @@ def closing_table(verdict: Verdict, damage: Damage | None) -> list[Row]:
     """Names and values, for people."""
     summary = verdict.summary
     return [
-        ("files", str(summary.files)),
+        ("files", told_files(summary.files)),
         ("jobs accepted", str(summary.accepted)),
         ("… succeeded", str(summary.succeeded)),
         ("… dead, as the parser says", str(summary.dead)),
@@ -25,6 +26,11 @@ def closing_table(verdict: Verdict, damage: Damage | None) -> list[Row]:
         ("seconds", str(summary.seconds)),
         ("verdict", f"{len(verdict.disagreements)} disagreements" if verdict.disagreements else "every number agrees"),
     ]
+
+
+def told_files(files: int) -> str:
+    """How many files there are, and that some of them are the demo's."""
+    return f"{files}: {files - BROKEN_FILES} found, {BROKEN_FILES} broken ones of the demo's own"
 
 
 def _damage(damage: Damage) -> list[Row]:

@@ -15,7 +15,7 @@ from ringfence.local.demo.endings import Endings
 from ringfence.local.demo.faults import Damage, NoVictim, Saboteur
 from ringfence.local.demo.plain import expected_of
 from ringfence.local.demo.reckoning import Found, Verdict, reckon
-from ringfence.local.demo.report import closing_table
+from ringfence.local.demo.report import closing_table, told_files
 from ringfence.local.demo.screen import Screen
 from ringfence.local.demo.sources import Source, Sources
 from ringfence.local.demo.submission import Accepted, submit, upload
@@ -37,7 +37,7 @@ def run(sources: Sources, system: System, screen: Screen) -> Verdict:
     # The long broken files come last: if no job was caught before, one of them will be.
     files = [*sources.files, *broken_files()]
     upload(files, system.s3, system.bucket)
-    screen.say(f"uploaded {len(files)} files, three of them broken")
+    screen.say(f"uploaded files: {told_files(len(files))}")
     over = threading.Event()
     saboteur = Saboteur(WorkerLog(system.logs, system.function), system.ledger, system.workers, screen.say, over)
     striking = _in_background(saboteur.strike)

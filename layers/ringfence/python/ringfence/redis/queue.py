@@ -1,0 +1,220 @@
+"""The queue on Redis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ringfence.clock import SystemClock
+from ringfence.errors import Unavailable
+from ringfence.ports import Clock, Depth, Lease, Telemetry
+from ringfence.redis.connection import Argument, Connection
+from ringfence.redis.failures import FAILURES, unavailable
+from ringfence.redis.messages import leases_in, with_deliveries, with_start
+from ringfence.redis.scripts import script
+from ringfence.wire import Ticket, encode_ticket
+
+MAX_DELAY_SECONDS = 900.0
+"""As SQS: what is due later waits in the ledger, where no lost Redis can lose it."""
+
+MAX_LEASE_SECONDS = 12 * 3600.0
+"""As SQS, extensions included."""
+
+MAX_BATCH = 250
+"""Messages in one call of a script: some two milliseconds in which Redis serves nobody else."""
+
+MAX_PUSH_BYTES = 1024 * 1024
+"""Bodies in one call."""
+
+LOOK_SECONDS = 2.0
+"""A lease that waits looks again after so long even if nobody wakes it: whoever took the token may have died with it."""
+
+DEPTH_LOOKS = 200
+"""Hidden messages that `depth` looks at: all of them up to so many, else a sample (± 7 % of them, mostly)."""
+
+
+class RedisQueue:
+    """One queue on Redis. Every call may raise `Unavailable`, except `push`, which returns what was not taken.
+
+    Order: by the millisecond of visibility, and by push among the messages of one millisecond. A message that was leased
+    before comes after those.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        key: str | None = None,
+        *,
+        max_delay_seconds: float = MAX_DELAY_SECONDS,
+        max_lease_seconds: float = MAX_LEASE_SECONDS,
+        clock: Clock | None = None,
+        telemetry: Telemetry | None = None,
+        on_memory_lost: Callable[[str], None] | None = None,
+    ) -> None:
+        """``key`` is the queue's name in Redis, by default ``name``. ``on_memory_lost`` is given ``name`` when the set that
+        this queue had is not there any more."""
+        self.name = name
+        self.max_delay_seconds = max_delay_seconds
+        self.max_lease_seconds = max_lease_seconds
+        self._connection = connection
+        # One tag, so one slot of a cluster.
+        self.messages_key = f"ringfence:{{{key or name}}}:messages"
+        self._wake = f"ringfence:{{{key or name}}}:wake"
+        self._clock = clock or SystemClock()
+        self._telemetry = telemetry
+        self._on_memory_lost = on_memory_lost
+        self._has_had_memory = False
+
+    def push(self, tickets: Sequence[Ticket], delay_seconds: float = 0.0) -> list[Ticket]:
+        """See `ringfence.ports.Queue.push`. Once a call fails, the rest is not tried: it counts as not taken."""
+        delay_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
+        bodies = [encode_ticket(ticket) for ticket in tickets]
+        for part in _parts_to_push(bodies):
+            try:
+                lost = self._run("push", delay_ms, _wakes(delay_ms), *bodies[part])
+            except Unavailable:
+                return list(tickets[part.start :])
+            self._know_memory(lost)
+        return []
+
+    def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
+        """See `ringfence.ports.Queue.lease`. Blocks while it waits; nothing is polled."""
+        return self.acknowledge_and_lease((), max_tickets, lease_seconds, wait_seconds)
+
+    def acknowledge_and_lease(
+        self, done: Sequence[Lease], max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0
+    ) -> list[Lease]:
+        """See `ringfence.ports.FusedQueue.acknowledge_and_lease`: one round trip for both."""
+        if max_tickets <= 0:
+            self.acknowledge(done)
+            return []
+        lease_ms = _milliseconds(lease_seconds, self.max_lease_seconds)
+        give_up_at = self._clock.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
+        self.acknowledge(done[MAX_BATCH:])
+        leases, next_seconds = self._take(done[:MAX_BATCH], max_tickets, lease_ms)
+        while not leases and wait_seconds > 0:
+            left_seconds = give_up_at - self._clock.monotonic()
+            if left_seconds <= 0:
+                break
+            self._wait(min(left_seconds, next_seconds, LOOK_SECONDS))
+            leases, next_seconds = self._take((), max_tickets, lease_ms)
+        return leases
+
+    def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
+        """See `ringfence.ports.Queue.extend`."""
+        lease_ms = _milliseconds(lease_seconds, self.max_lease_seconds)
+        most_ms = _milliseconds(self.max_lease_seconds, self.max_lease_seconds)
+        lost: list[Lease] = []
+        for batch in _batches(leases):
+            lost += [batch[index] for index in self._run("extend", lease_ms, most_ms, *with_start(batch))]
+        return lost
+
+    def acknowledge(self, leases: Sequence[Lease]) -> None:
+        """See `ringfence.ports.Queue.acknowledge`. A lease that has ended counts while nobody else has the message."""
+        for batch in _batches(leases):
+            self._run("acknowledge", *with_deliveries(batch))
+
+    def release(self, leases: Sequence[Lease], delay_seconds: float = 0.0) -> None:
+        """See `ringfence.ports.Queue.release`."""
+        delay_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
+        for batch in _batches(leases):
+            self._run("release", delay_ms, _wakes(delay_ms), *with_deliveries(batch))
+
+    def depth(self) -> Depth:
+        """See `ringfence.ports.Queue.depth`. Ready is exact, and so is the sum of leased and delayed; how they share it is
+        exact up to `DEPTH_LOOKS` and estimated from a sample beyond. Its cost does not grow with the queue."""
+        ready, leased, delayed = self._run("depth", DEPTH_LOOKS)
+        return Depth(ready=ready, leased=leased, delayed=delayed)
+
+    def check(self) -> None:
+        """Run the script that leases, without taking anything. Raises `Unavailable` if that does not work."""
+        self._run("lease", 0, 0, 0)
+
+    def memory_mark(self) -> str:
+        """What is the same as long as this queue has lost nothing: whoever remembers another one has to look for jobs without
+        tickets. ``<when its set was made>/<the server's replication history>``; the first differs after all was lost, the
+        second also after a restart or a failover, which may have lost the last writes."""
+        made_at, lost = self._run("marker")
+        self._know_memory(lost)
+        try:
+            info = self._connection.info(self.messages_key)
+        except FAILURES as failure:
+            raise unavailable(failure, f"inspect the Redis of queue {self.name}") from failure
+        return f"{made_at}/{info.get('master_replid', '')}"
+
+    def _take(self, done: Sequence[Lease], max_tickets: int, lease_ms: int) -> tuple[list[Lease], float]:
+        """The leases and, if there are none, the seconds until a message is visible."""
+        verb, pairs = ("acknowledge_and_lease", with_deliveries(done)) if done else ("lease", [])
+        leases: list[Lease] = []
+        while True:
+            wanted = min(MAX_BATCH, max_tickets - len(leases))
+            try:
+                reply = self._run(verb, wanted, lease_ms, _milliseconds(LOOK_SECONDS, LOOK_SECONDS), *pairs)
+            except Unavailable:
+                if leases:
+                    return leases, 0.0  # these are hidden from everybody else: better worked on than waited out
+                raise
+            taken = leases_in(reply, self.name)
+            leases += taken
+            if not taken:
+                self._know_memory(reply[2])
+            if len(taken) < wanted or len(leases) == max_tickets:
+                return leases, reply[1] / 1000 if reply[1] >= 0 else LOOK_SECONDS
+            verb, pairs = "lease", []
+
+    def _wait(self, seconds: float) -> None:
+        try:
+            self._connection.wait(self._wake, seconds)
+        except FAILURES as failure:
+            raise self._failed("wait", failure) from failure
+
+    def _run(self, verb: str, *arguments: Argument) -> Any:
+        try:
+            return self._connection.run(script(verb), (self.messages_key, self._wake), arguments)
+        except FAILURES as failure:
+            raise self._failed(verb, failure) from failure
+
+    def _failed(self, verb: str, failure: Exception) -> Unavailable:
+        fault = unavailable(failure, f"{verb} on queue {self.name}")
+        if self._telemetry is not None:
+            self._telemetry.event("redis_call_failed", queue=self.name, operation=verb, reason=str(fault))
+        return fault
+
+    def _know_memory(self, lost: int) -> None:
+        """Told by every push and every look at an empty queue: 1 if the set had to be made."""
+        had, self._has_had_memory = self._has_had_memory, True
+        if not lost:
+            return
+        if self._telemetry is not None:
+            self._telemetry.event("queue_memory_lost" if had else "queue_memory_new", queue=self.name)
+        if had and self._on_memory_lost is not None:
+            self._on_memory_lost(self.name)
+
+
+def _milliseconds(seconds: float, most: float) -> int:
+    """Rounded up, never negative, never above ``most``, whatever the number is."""
+    return math.ceil(min(max(0.0, seconds), most) * 1000)
+
+
+def _wakes(delay_ms: int) -> int:
+    """Whether whoever waits has to look at once, to learn that something comes before it would look by itself."""
+    return int(delay_ms < LOOK_SECONDS * 1000)
+
+
+def _batches(leases: Sequence[Lease]) -> Iterator[Sequence[Lease]]:
+    for start in range(0, len(leases), MAX_BATCH):
+        yield leases[start : start + MAX_BATCH]
+
+
+def _parts_to_push(bodies: Sequence[str]) -> Iterator[slice]:
+    """Consecutive parts of at most `MAX_BATCH` bodies and, unless one body alone is more, `MAX_PUSH_BYTES`."""
+    start, size_bytes = 0, 0
+    for index, body in enumerate(bodies):
+        if index - start == MAX_BATCH or (index > start and size_bytes + len(body) > MAX_PUSH_BYTES):
+            yield slice(start, index)
+            start, size_bytes = index, 0
+        size_bytes += len(body)
+    if start < len(bodies):
+        yield slice(start, len(bodies))

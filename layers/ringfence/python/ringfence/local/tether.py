@@ -1,7 +1,8 @@
 """End this process when the one that started it ends, even if that one was killed with SIGKILL.
 
 Also a script, for programs that are not ours: ``python -P tether.py MODULE ARGUMENTS…`` ties itself to its parent and then
-runs the module as ``python -m`` would. It therefore imports nothing but the standard library (``-P``: nor its own folder).
+runs the module as ``python -m`` would; ``python -P tether.py --program PATH ARGUMENTS…`` becomes that program. It therefore
+imports nothing but the standard library (``-P``: nor its own folder).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -44,7 +46,23 @@ def _watch(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _become(command: list[str]) -> None:
+    """Linux keeps the tie through the exec; elsewhere this process stays and looks, and killing its group ends both."""
+    if sys.platform == "linux":
+        tether()
+        os.execv(command[0], command)
+    else:
+        parent = int(os.environ.get(PARENT_VARIABLE) or os.getppid())
+        program = subprocess.Popen(command)
+        while os.getppid() == parent and program.poll() is None:
+            time.sleep(_LOOK_SECONDS)
+        program.kill()
+        sys.exit(program.wait())
+
+
 if __name__ == "__main__":
-    tether()
     del sys.argv[0]
+    if sys.argv[0] == "--program":
+        _become(sys.argv[1:])
+    tether()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,0 +1,31 @@
+"""What tests of every kind may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ringfence.local.redis_binaries import redis_server as find_redis_server
+from ringfence.testing.redis_kinds import KINDS, binary_of
+
+if TYPE_CHECKING:
+    from ringfence.testing.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis that nobody kills or fills: give your queues names of their own (`RedisServer.queue` does)."""
+    # redis-py takes long to import, and most runs have no test that needs it.
+    from ringfence.testing.redis_server import RedisServer
+
+    with RedisServer(find_redis_server(), tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+def redis_binary(request: pytest.FixtureRequest) -> Path:
+    """Each kind of Redis server in turn, for tests that start their own."""
+    return binary_of(request.param)

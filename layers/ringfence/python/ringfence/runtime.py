@@ -19,6 +19,7 @@ from ringfence.settings import Settings
 
 if TYPE_CHECKING:
     from ringfence.gateway import Gateway
+    from ringfence.redis.queues import RedisQueues
     from ringfence.relay import Relay
     from ringfence.timers import Timers
     from ringfence.worker import Worker
@@ -134,18 +135,29 @@ class Runtime:
         )
 
     def _queue(self, name: str, url: str) -> Queue:
+        on_redis = url.startswith(("redis://", "rediss://"))
+        queue: Queue = self._redis_queues.queue(name, url) if on_redis else self._sqs_queue(name, url)
+        return self._wrapped(f"queue:{name}", queue)
+
+    def _sqs_queue(self, name: str, url: str) -> Queue:
         from ringfence.aws.clients import client
         from ringfence.aws.queue import SqsQueue
+        from ringfence.aws.queue_url import queue_url
 
-        queue = SqsQueue(
+        return SqsQueue(
             client("sqs"),
             name,
-            url,
+            queue_url(client("sqs"), url),
             polling=lambda: client("sqs", long_poll=True),
             clock=self.clock,
             telemetry=self.telemetry,
         )
-        return self._wrapped(f"queue:{name}", queue)
+
+    @cached_property
+    def _redis_queues(self) -> RedisQueues:
+        from ringfence.redis.queues import RedisQueues
+
+        return RedisQueues(self.clock, self.telemetry, lease_seconds=self.settings.lease_seconds)
 
     def _wrapped(self, name: str, port: Port) -> Port:
         wrapped: Port = self._wrap(name, port)

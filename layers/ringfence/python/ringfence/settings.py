@@ -31,8 +31,9 @@ class Settings:
     """``RINGFENCE_LEDGER_TABLE``: the DynamoDB table of jobs, keys and the quarantine."""
     stream: str
     """``RINGFENCE_STREAM``: the Kinesis stream that is the log."""
-    queues: Mapping[str, str]
-    """``RINGFENCE_QUEUES``: JSON object, queue name → SQS URL."""
+    queues: Mapping[str, str] = field(repr=False)
+    """``RINGFENCE_QUEUES``: JSON object, queue name → where it is: an SQS URL, ``sqs://name``, or ``redis://host:port/name`` as
+    `ringfence.redis.address` reads it. Not shown, for it may hold a password."""
     last_resort_queue: str | None = None
     """``RINGFENCE_LAST_RESORT_QUEUE``: URL of the queue that SQS moves a message to after 1,000 receives."""
     bucket: str | None = None

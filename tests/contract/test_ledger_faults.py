@@ -14,7 +14,7 @@ from ringfence.change import Refused, Written, apply
 from ringfence.errors import Unavailable
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.given import Given
-from ringfence.testing.sdk_faults import SdkFault, connect_timeout, inject, read_timeout, refused, through
+from ringfence.testing.sdk_faults import SdkFault, connect_timeout, inject, read_timeout, refused
 
 REFUSALS_THAT_PASS: dict[str, SdkFault] = {
     "throttled": refused("ThrottlingException"),
@@ -115,22 +115,3 @@ def test_a_late_reply_of_an_owner_who_was_since_replaced_is_a_refusal(given: Giv
     assert there is not None
     current = given.claimed(there)
     assert ledger.write(change) == Refused(current)
-
-
-# --- many rows at once ---------------------------------------------------------------------------------------------------
-
-
-def test_rows_that_could_not_be_written_are_named(given: Given, ledger: DynamoLedger, store: Any) -> None:
-    """30 rows in two requests, the second of which never gets through."""
-    jobs = [given.row() for _ in range(30)]
-    with inject(store.client, "BatchWriteItem", [through(), *[refused("ThrottlingException")] * 5]) as injection:
-        assert ledger.register_new(jobs) == jobs[25:]
-    assert injection.attempts == 6
-    assert [ledger.get(job.job_id) for job in jobs] == [*jobs[:25], *[None] * 5]
-
-
-def test_a_row_is_not_written_without_its_text(given: Given, ledger: DynamoLedger, store: Any) -> None:
-    jobs = [given.row("[" + "1" * 5_000 + "]"), given.row()]
-    with inject(store.client, "BatchWriteItem", [connect_timeout()] * 5):
-        assert ledger.register_new(jobs) == jobs[:1]
-    assert [ledger.get(job.job_id) for job in jobs] == [None, jobs[1]]

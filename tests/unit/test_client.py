@@ -377,3 +377,9 @@ def test_jobs_that_stay_refused_for_now_end_as_unavailable(front: Front, client:
     outcomes = client.submit_many([JobRequest(name="double")] * 3)
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
     assert clock.monotonic() <= 30
+
+
+def test_a_key_with_a_line_break_is_refused_before_anything_is_sent() -> None:
+    for wrong in ("rf_abc\n", "\n", "rf_a b", "rf_é"):
+        with pytest.raises(ValueError, match="no key has"):
+            Client("http://127.0.0.1:1", wrong)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from ringfence.aws.dynamo_calls import BACKOFF, FRUITLESS_ROUNDS, get_all, put_all
+from ringfence.aws.dynamo_calls import BACKOFF, FRUITLESS_ROUNDS, get_all
 from ringfence.aws.rows import Item, row_key
 from ringfence.errors import Unavailable
 from ringfence.memory.clock import ManualClock
@@ -73,27 +73,13 @@ def test_reading_splits_at_a_hundred_keys() -> None:
 def test_nothing_to_read_asks_nothing() -> None:
     table = Table()
     assert get_all(table, "t", [], ManualClock()) == []
-    assert put_all(table, "t", [], ManualClock()) == []
     assert table.asked == []
-
-
-def test_writing_sends_again_only_what_is_left() -> None:
-    table = Table(2, -1, 1)
-    assert put_all(table, "t", items("a", "b", "c"), ManualClock()) == []
-    assert table.asked == [["a", "b", "c"], ["c"], ["c"]]
-
-
-def test_writing_returns_what_could_not_be_written_and_goes_on_with_the_rest() -> None:
-    names = [f"item{n}" for n in range(60)]
-    table = Table(25, *[-1] * FRUITLESS_ROUNDS)
-    assert put_all(table, "t", items(*names), ManualClock()) == items(*names[25:50])
-    assert table.asked[-1] == names[50:]
 
 
 def test_a_mistake_of_ours_is_not_taken_for_a_throttle() -> None:
     class Denied:
-        def batch_write_item(self, **_: Any) -> dict[str, Any]:
-            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "BatchWriteItem")
+        def batch_get_item(self, **_: Any) -> dict[str, Any]:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "BatchGetItem")
 
     with pytest.raises(ClientError):
-        put_all(Denied(), "t", items("a"), ManualClock())
+        get_all(Denied(), "t", items("a"), ManualClock())

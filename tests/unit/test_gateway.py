@@ -12,7 +12,7 @@ from ringfence.errors import Rejected
 from ringfence.gateway import Accepted, Refusal, Submission
 from ringfence.job import State
 from ringfence.memory.clock import ManualClock
-from ringfence.testing.faults import Fault, Faulty, lie, unavailable
+from ringfence.testing.faults import Fault, Faulty, lie, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import MAX_PAYLOAD_BYTES
 
@@ -141,7 +141,7 @@ def test_c05_answers_follow_their_entries_when_some_are_not_appended() -> None:
 
 
 def test_a_keyless_job_is_accepted_although_the_ledger_is_throttled_and_the_relay_registers_it() -> None:
-    here = with_faults("ledger", unavailable("register_new"))
+    here = with_faults("ledger", unavailable("register"))
     job = here.submit("count")
     assert here.ledger.get(job.job_id) is None
     here.run_relay()
@@ -180,6 +180,31 @@ def test_c04_the_limit_counts_bytes_and_what_it_admits_runs_with_its_hash_unchan
     assert isinstance(answer, Refusal)
     assert (answer.status, answer.pointer) == (413, "/payload")
     assert len(here.memory_log.read()) == records
+
+
+def test_a_keyless_job_is_withdrawn_even_if_nobody_was_told_that_its_row_is_there() -> None:
+    here = system(wrap=lambda name, port: Faulty(port, faults[name]) if name in faults else port)
+    (refused,) = ask(here, Submission(name="count", payload="{}", delay_seconds=3_600))
+    assert isinstance(refused, Refusal)
+    here.clock.sleep(4_000)
+    here.timers.run()
+    here.run_worker()
+    (row,) = here.ledger.list_jobs("default", ["default"]).jobs
+    assert row.state is State.CANCELLED
+
+
+faults = {"ledger": [reply_lost("register")], "log": [lie("append", [None])]}
+
+
+def test_a_repeat_after_a_redrive_with_another_payload_is_still_the_same_request() -> None:
+    here = system()
+    job = here.submit("count", '{"n":"wrong"}', idempotency_key="k")
+    here.run_relay()
+    here.run_worker()
+    here.gateway.redrive("default", job.job_id, '{"n":3}')
+    assert here.submit("count", ' {"n": "wrong"} ', idempotency_key="k").job_id == job.job_id
+    (other,) = ask(here, Submission(name="count", payload='{"n":3}', idempotency_key="k"))
+    assert isinstance(other, Refusal)
 
 
 def test_an_unknown_queue_is_refused_and_the_known_ones_named() -> None:

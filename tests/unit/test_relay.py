@@ -128,7 +128,7 @@ def test_a_quarantine_out_of_reach_holds_the_log_and_sends_what_came_before() ->
 
 
 def test_an_unregistered_job_is_registered_before_its_ticket_is_pushed() -> None:
-    here = system("ledger", unavailable("register_new"), unavailable("register"))
+    here = system("ledger", unavailable("register", call=1), unavailable("register", call=2))
     job = here.submit("noop")
     assert here.run_relay() == here.memory_log.read()[0].sequence
     assert tickets(here) == []

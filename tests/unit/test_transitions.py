@@ -68,6 +68,16 @@ VERDICTS: dict[str, tuple[Job | None, int, Verdict]] = {
     "5 used up while waiting": (job(attempts=5), 1, UsedUp()),
     "5 used up, both signs": (running(attempts=5, lease_until=LONG_AGO), 3, UsedUp()),
     "5 used up, only the ticket says so": (running(attempts=5), 3, Held(NOW + 15_000)),
+    "5 used up, only the clock says so, time and again": (
+        running(attempts=5, ticket_id="t0", lease_until=LONG_AGO, hand_overs=2),
+        1,
+        UsedUp(),
+    ),
+    "4 only the clock says so, time and again": (
+        running(ticket_id="t0", lease_until=LONG_AGO, hand_overs=2),
+        1,
+        Free(counted=True),
+    ),
     "5 used up, only the clock says so": (running(attempts=5, ticket_id="t0", lease_until=LONG_AGO), 1, Free(counted=False)),
     "6 free": (job(), 1, Free(counted=True)),
     "6 free though scheduled and marked": (job(state=State.SCHEDULED, run_at=NOW - 1, due_id="d"), 1, Free(counted=True)),
@@ -231,4 +241,9 @@ def test_the_rows_lease_ends_before_the_queues_and_never_at_once() -> None:
 
 def test_a_finished_row_outlives_the_log_however_short_the_retention() -> None:
     longest_log_retention_seconds = 120 * 3600
-    assert transitions.expiry(5_000, retention_seconds=1.0) > 5 + longest_log_retention_seconds
+    assert transitions.expiry(job(), 5_000, retention_seconds=1.0) > 5 + longest_log_retention_seconds
+
+
+def test_c31_a_clock_that_is_behind_does_not_let_a_row_expire_early() -> None:
+    created = job(created_at=10**12)
+    assert transitions.expiry(created, 5_000, retention_seconds=9e6) == 10**9 + 9_000_000

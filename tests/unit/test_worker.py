@@ -6,16 +6,19 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from ringfence import App, Context, Dead, Put, Retry, Stopping
+from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
 from ringfence.job import Job, State
 from ringfence.retry import Backoff
 from ringfence.testing.port_faults import Crash, Fault, Faulty, unavailable
 from ringfence.testing.system import MemorySystem
+from ringfence.transitions import MAX_AHEAD_SECONDS
+from ringfence.verdict import RETURNS_PER_ATTEMPT
 from ringfence.wire import Ticket, encode_ticket
 from ringfence.worker import HAND_OVER_SECONDS, STOP_SECONDS
 
@@ -466,3 +469,97 @@ def test_c25_a_job_that_kills_its_process_runs_out_of_attempts() -> None:
     assert (deaths, ended.state, ended.attempts, left(here)) == (3, State.DEAD, 3, 0)
     assert "all 3 attempts are used up" in (ended.error or "")
     assert [past.outcome for past in ended.history] == ["lost", "lost", "lost"]
+
+
+def test_c25_a_pill_with_a_second_ticket_runs_out_of_attempts_too() -> None:
+    def code(ctx: Context) -> None:
+        raise Crash
+
+    here = system(code)
+    job = here.submit("job", max_attempts=3)
+    here.run_relay()
+    here.queues["default"].push([Ticket(ticket_id="twin", job_id=job.job_id, tenant="default", name="job")], 5.0)
+    deaths = 0
+    for _ in range(2_000):
+        try:
+            here.run_worker(most=1)
+        except Crash:
+            deaths += 1
+        here.clock.sleep(1)
+        if here.job(job.job_id).state.terminal:
+            break
+    assert here.job(job.job_id).state is State.DEAD
+    assert 3 <= deaths <= 3 * RETURNS_PER_ATTEMPT
+
+
+def test_a_retry_beyond_every_calendar_is_put_off_for_a_year() -> None:
+    def code(ctx: Context) -> None:
+        raise Retry(after_seconds=1e12)
+
+    here = system(code)
+    job = run(here)
+    assert (job.run_at or 0) <= here.clock.now() + (MAX_AHEAD_SECONDS + 60) * 1000
+    for wrong in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="delay"):
+            Retry(after_seconds=wrong)
+
+
+@pytest.mark.parametrize("done", [0.5, "1", Decimal(1), None, object()])
+def test_progress_is_told_in_whole_numbers_or_not_at_all(done: Any) -> None:
+    def code(ctx: Context) -> None:
+        with pytest.raises(TypeError):
+            ctx.progress(done, 10)
+
+    assert run(system(code)).state is State.SUCCEEDED
+
+
+def test_a_check_that_failed_is_no_sign_of_an_earlier_attempt() -> None:
+    def code(ctx: Context) -> bool:
+        return ctx.write(
+            Put(table="Counts", item={"id": "1"}, unless_exists=True), Check(table="Users", key={"email": "nobody"})
+        )
+
+    here = system(code)
+    job = run(here)
+    assert job.state is State.DEAD
+    assert "check Users" in (job.error or "")
+    assert here.ledger.read_item("Counts", {"id": "1"}) is None
+
+
+def test_conflicts_for_minutes_cost_a_job_no_attempt() -> None:
+    def code(ctx: Context) -> None:
+        ctx.effects.put("Counts", {"id": "1"})
+
+    def commits(change: Any, *_: Any, **__: Any) -> bool:
+        return bool(change.leads_to is State.SUCCEEDED)
+
+    app = App()
+    app.job("job")(code)
+    busy = [True]
+    script = [unavailable("write", call=None, where=lambda change, *rest, **more: busy[0] and commits(change))]
+    here = MemorySystem(
+        app, tables={"Counts": ["id"]}, wrap=lambda name, port: Faulty(port, script) if name == "ledger" else port
+    )
+    job = here.submit("job", max_attempts=1)
+    here.run_relay()
+    for _ in range(20):
+        here.run_worker()
+        here.clock.sleep(11)
+    assert here.job(job.job_id).state is State.QUEUED
+    busy[0] = False
+    here.run_worker()
+    assert (here.job(job.job_id).state, here.job(job.job_id).attempts) == (State.SUCCEEDED, 1)
+
+
+def test_a_release_that_fails_unforeseen_still_ends_the_batch() -> None:
+    def code(ctx: Context) -> None:
+        raise ConnectionError
+
+    here = system(code)
+    here.memory_queues["default"].release = _broken  # type: ignore[method-assign]
+    run(here)
+    assert here.telemetry.named("release_failed")
+
+
+def _broken(*_: Any) -> None:
+    raise ValueError("unforeseen")

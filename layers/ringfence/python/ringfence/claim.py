@@ -112,7 +112,7 @@ def _answer(
         "state": str(seen.state),
         "deliveries": lease.deliveries,
     }
-    write_id, expires_at = services.ids.mark(), transitions.expiry(now, services.retention_seconds)
+    write_id, expires_at = services.ids.mark(), transitions.expiry(seen, now, services.retention_seconds)
     match verdict:
         case Finished():
             services.telemetry.event("claim_finished", **told)

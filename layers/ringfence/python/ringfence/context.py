@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,15 +76,18 @@ class Context:
             raise Stopping()
 
     def progress(self, done: int, total: int) -> None:
-        """Say how far the job is; told with the next heartbeat, so it may be called as often as wanted."""
+        """Say how far the job is; told with the next heartbeat, so it may be called as often as wanted.
+
+        Both are whole numbers; anything else is a `TypeError`.
+        """
         self._ownership.ensure_held()
-        self._ownership.report_progress(Progress(done, total))
+        self._ownership.report_progress(Progress(operator.index(done), operator.index(total)))
 
     def write(self, *effects: Effect) -> bool:
         """Write effects now, in a transaction that checks that this attempt still holds the job.
 
         A later attempt would write them again, so each must be put-if-absent, versioned, or a check. Returns False when a
-        put-if-absent found its item there (an earlier attempt has done it); raises `EffectRefused` for a version conflict.
+        put-if-absent found its item there (an earlier attempt has done it); raises `EffectRefused` for any other condition.
         """
         self._ownership.ensure_held()
         for effect in effects:
@@ -92,7 +96,7 @@ class Context:
         try:
             self._ownership.write_effects(effects)
         except EffectRefused as refusal:
-            if refusal.version_conflict:
+            if not refusal.already_there:
                 raise
             return False
         return True

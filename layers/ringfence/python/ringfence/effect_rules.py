@@ -26,7 +26,11 @@ def unknown_tables(tables: Iterable[str], configured: Collection[str]) -> str:
 
 def refused(effect: Effect) -> EffectRefused:
     """The error for an effect whose own condition did not hold, saying what it was."""
-    return EffectRefused(f"{describe(effect)} ({_expected(effect)})", version_conflict=is_version_conflict(effect))
+    return EffectRefused(
+        f"{describe(effect)} ({_expected(effect)})",
+        version_conflict=is_version_conflict(effect),
+        already_there=isinstance(effect, Put) and effect.unless_exists,
+    )
 
 
 def _expected(effect: Effect) -> str:

@@ -57,19 +57,22 @@ class EffectRefused(RingfenceError):
     """A condition of the job's own on one of its effects did not hold.
 
     ``version_conflict`` is true when it was a ``version=`` (somebody else wrote first: worth another attempt) and false
-    when it was any other condition (another attempt would meet it again).
+    when it was any other condition (another attempt would meet it again). ``already_there``: it was a put-if-absent, and its
+    item exists.
     """
 
-    def __init__(self, effect: str, *, version_conflict: bool) -> None:
+    def __init__(self, effect: str, *, version_conflict: bool, already_there: bool = False) -> None:
         super().__init__(f"effect refused: {effect}")
-        self.effect, self.version_conflict = effect, version_conflict
+        self.effect, self.version_conflict, self.already_there = effect, version_conflict, already_there
 
 
 class Retry(RingfenceError):
-    """Raised by a job: try again, not before ``after_seconds`` from now."""
+    """Raised by a job: try again, not before ``after_seconds`` from now (at most 366 days)."""
 
     def __init__(self, reason: str = "the job asked for another attempt", *, after_seconds: float = 0.0) -> None:
         super().__init__(reason)
+        if not 0.0 <= after_seconds < float("inf"):
+            raise ValueError(f"not a delay: {after_seconds!r}")
         self.after_seconds = after_seconds
 
 

@@ -16,15 +16,12 @@ from ringfence.errors import Rejected, Unavailable
 from ringfence.ids import derived_job_id
 from ringfence.job import Job, Millis, State
 from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services, SetAside
+from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
 
-MAX_AHEAD_DAYS = 366
-"""How far ahead a job may be scheduled: the same day next year."""
-
-MAX_AHEAD_SECONDS = MAX_AHEAD_DAYS * 24 * 3600
-
-KEYED_AT_ONCE = 16
-"""Conditional puts of keyed jobs in flight at once."""
+REGISTERED_AT_ONCE = 16
+"""Conditional puts in flight at once. A batch write would be fewer requests, and unconditional: one that lands late, after the
+SDK has sent it again, would put a finished job back to its beginning."""
 
 MAX_SET_ASIDE = 100
 """Items of the quarantine in one answer, and of these a tenant's own are picked out: one batch of reads."""
@@ -126,7 +123,7 @@ class Gateway:
             return Refusal(status=413, kind="payload-too-large", detail=detail, pointer="/payload")
         run_at = _run_at(submission, now)
         if run_at is not None and run_at - now > MAX_AHEAD_SECONDS * 1000:
-            detail = f"at most {MAX_AHEAD_DAYS} days ahead"
+            detail = f"at most {MAX_AHEAD_SECONDS // 86_400} days ahead"
             pointer = "/run_at" if submission.delay_seconds is None else "/delay_seconds"
             return Refusal(status=422, kind="too-far-ahead", detail=detail, pointer=pointer)
         return None
@@ -147,46 +144,28 @@ class Gateway:
         )
 
     def _register(self, candidates: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _Registered | Accepted | Refusal]:
-        keyless = {i: (s, r) for i, (s, r) in candidates.items() if s.idempotency_key is None}
-        keyed = {i: (s, r) for i, (s, r) in candidates.items() if s.idempotency_key is not None}
-        outcomes: dict[int, _Registered | Accepted | Refusal] = {}
-        outcomes.update(self._register_keyless(keyless))
-        if len(keyed) > 1:
-            with ThreadPoolExecutor(min(len(keyed), KEYED_AT_ONCE)) as pool:
-                outcomes.update(zip(keyed, pool.map(lambda pair: self._register_keyed(*pair), keyed.values()), strict=True))
-        else:
-            outcomes.update({index: self._register_keyed(*pair) for index, pair in keyed.items()})
-        return outcomes
+        if len(candidates) < 2:
+            return {index: self._register_one(*pair) for index, pair in candidates.items()}
+        with ThreadPoolExecutor(min(len(candidates), REGISTERED_AT_ONCE)) as pool:
+            outcomes = pool.map(lambda pair: self._register_one(*pair), candidates.values())
+            return dict(zip(candidates, outcomes, strict=True))
 
-    def _register_keyless(self, pairs: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _Registered]:
-        if not pairs:
-            return {}
-        jobs = {index: self._new_job(record) for index, (_, record) in pairs.items()}
-        try:
-            unwritten = {job.job_id for job in self._ledger.register_new(list(jobs.values()))}
-        except Unavailable:
-            unwritten = {job.job_id for job in jobs.values()}
-        outcomes = {}
-        for index, (submission, record) in pairs.items():
-            if record.job_id in unwritten:
-                record = _unregistered(record)
-            outcomes[index] = _Registered(record, jobs[index], False, submission.ordering_key, keyed=False)
-        return outcomes
-
-    def _register_keyed(self, submission: Submission, record: JobRecord) -> _Registered | Accepted | Refusal:
-        job = self._new_job(record)
+    def _register_one(self, submission: Submission, record: JobRecord) -> _Registered | Accepted | Refusal:
+        job, keyed = self._new_job(record), submission.idempotency_key is not None
         try:
             there = self._ledger.register(job)
         except Unavailable as fault:
-            return _unavailable("the ledger is busy; nothing was accepted", fault.retry_after_seconds)
+            if keyed:
+                return _unavailable("the ledger is busy; nothing was accepted", fault.retry_after_seconds)
+            return _Registered(_unregistered(record), job, False, submission.ordering_key, keyed)
         if there is None:
-            return _Registered(record, job, False, submission.ordering_key, keyed=True)
+            return _Registered(record, job, False, submission.ordering_key, keyed)
         if not _same_request(there, record):
             detail = "this idempotency key was used for another job: its name, queue or payload differs"
             return Refusal(status=422, kind="idempotency-key-reused", detail=detail, pointer="/idempotency_key")
         if there.state is State.QUEUED and there.token == 0:
             # The first request may have died between register and append; only a second append makes its promise true.
-            return _Registered(_record_of(there), there, True, submission.ordering_key, keyed=True)
+            return _Registered(_record_of(there), there, True, submission.ordering_key, keyed)
         return Accepted(there, repeated=True)
 
     def _new_job(self, record: JobRecord) -> Job:
@@ -212,20 +191,23 @@ class Gateway:
                 if sequence is not None:
                     outcomes[index] = Accepted(entry.job, entry.repeated)
                 else:
-                    self._withdraw(entry)
-                    outcomes[index] = _unavailable("the log is busy; nothing was accepted", 1.0)
+                    outcomes[index] = self._withdraw(entry)
         return outcomes
 
-    def _withdraw(self, entry: _Registered) -> None:
-        """A keyless job that was refused must not run later by way of its row; a keyed one is finished by its repeat."""
+    def _withdraw(self, entry: _Registered) -> Refusal:
+        """A keyless job that was refused must not run later by way of its row, which may be there even if nobody was told so;
+        a keyed one is finished by its repeat."""
         self._telemetry.event("append_failed", job_id=entry.job.job_id, queue=entry.job.queue)
-        if entry.keyed or not entry.record.registered:
-            return
-        change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=self._clock.now(), expires_at=self._expiry())
+        if entry.keyed:
+            return _unavailable("the log is busy; the job may have been accepted: repeat the request with its key", 1.0)
+        now = self._clock.now()
+        expires_at = transitions.expiry(entry.job, now, self._services.retention_seconds)
+        change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=now, expires_at=expires_at)
         try:
             self._ledger.write(change)
         except Unavailable:
             self._telemetry.event("withdraw_failed", job_id=entry.job.job_id, queue=entry.job.queue)
+        return _unavailable("the log is busy; nothing was accepted", 1.0)
 
     def _told(self, answer: Accepted | Refusal) -> Accepted | Refusal:
         if isinstance(answer, Accepted):
@@ -259,7 +241,7 @@ class Gateway:
                 return None
             if job.state is State.RUNNING:
                 return transitions.request_cancel(job, write_id=self._ids.mark())
-            return transitions.cancel_seen(job, write_id=self._ids.mark(), now=self._clock.now(), expires_at=self._expiry())
+            return transitions.cancel_seen(job, write_id=self._ids.mark(), now=self._clock.now(), expires_at=self._expiry(job))
 
         return self._change_seen(tenant, job_id, step)
 
@@ -271,13 +253,12 @@ class Gateway:
         def step(job: Job) -> Change:
             if job.state is not State.DEAD:
                 raise Rejected(f"the job is {job.state}, not dead", kind="not-dead", status=409)
+            edited = None
+            if payload is not None:
+                submitted = jsontext.sha256(jsontext.canonical(job.payload or "null"))
+                edited = transitions.Edited(payload, jsontext.sha256(payload), submitted)
             return transitions.redrive(
-                job,
-                write_id=self._ids.mark(),
-                now=self._clock.now(),
-                due_id=self._ids.mark(),
-                payload=payload,
-                payload_sha256=None if payload is None else jsontext.sha256(payload),
+                job, write_id=self._ids.mark(), now=self._clock.now(), due_id=self._ids.mark(), edited=edited
             )
 
         return self._change_seen(tenant, job_id, step)
@@ -310,8 +291,8 @@ class Gateway:
                 return outcome.job
         raise Unavailable("the job keeps changing; try again")
 
-    def _expiry(self) -> int:
-        return transitions.expiry(self._clock.now(), self._services.retention_seconds)
+    def _expiry(self, job: Job) -> int:
+        return transitions.expiry(job, self._clock.now(), self._services.retention_seconds)
 
 
 def _run_at(submission: Submission, now: Millis) -> Millis | None:
@@ -323,9 +304,10 @@ def _run_at(submission: Submission, now: Millis) -> Millis | None:
 def _same_request(there: Job, asked: JobRecord) -> bool:
     if (there.name, there.queue) != (asked.name, asked.queue) or there.payload is None:
         return False
-    return there.payload_sha256 == asked.payload_sha256 or jsontext.canonical(there.payload) == jsontext.canonical(
-        asked.payload
-    )
+    asked_form = jsontext.canonical(asked.payload)
+    if there.request_sha256 is not None:  # a redrive has put another payload in the place of the submitted one
+        return there.request_sha256 == jsontext.sha256(asked_form)
+    return there.payload_sha256 == asked.payload_sha256 or jsontext.canonical(there.payload) == asked_form
 
 
 def _record_of(job: Job) -> JobRecord:

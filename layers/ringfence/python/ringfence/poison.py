@@ -52,7 +52,7 @@ def bury(job_id: str, reason: str, services: Services) -> None:
         if seen is None or seen.state not in WAITING:
             return
         now = services.clock.now()
-        expires_at = transitions.expiry(now, services.retention_seconds)
+        expires_at = transitions.expiry(seen, now, services.retention_seconds)
         change = transitions.bury_unreadable(seen, reason, write_id=services.ids.mark(), now=now, expires_at=expires_at)
         outcome = services.ledger.write(change)
         if isinstance(outcome, Written):

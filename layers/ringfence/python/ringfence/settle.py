@@ -25,7 +25,7 @@ from ringfence.outcome import (
     outcome_of_commit,
 )
 from ringfence.ports import Services
-from ringfence.transitions import MAX_QUEUE_DELAY_SECONDS
+from ringfence.transitions import MAX_AHEAD_SECONDS, MAX_QUEUE_DELAY_SECONDS
 from ringfence.verdict import attempts_allowed
 
 UNDECIDED_PAUSE_SECONDS = 5.0
@@ -61,18 +61,22 @@ def _carry_out(ownership: Ownership, outcome: Outcome, effects: Sequence[Effect]
 
 
 def _let_go(ownership: Ownership, services: Services) -> Disposition:
-    """Neither succeeded nor failed, as far as we know: the job goes back without losing an attempt.
+    """Neither succeeded nor failed, as far as we know: the job goes back, and it costs it nothing.
 
     Safe either way: if the commit was applied, the row refuses; if it was not, it never will be once this is written.
     """
     _tell("outcome_undecided", ownership.job, services)
+    now, error = services.clock.now(), "the ledger was too busy to end the attempt"
     with suppress(Unavailable):  # the next delivery finds out
-        _hand_over(ownership, services)
-    return Release(UNDECIDED_PAUSE_SECONDS)
+        ownership.write(
+            lambda job, write_id: transitions.let_go(job, counted=ownership.counted, write_id=write_id, now=now, error=error),
+            purpose="let-go",
+        )
+    return Release(UNDECIDED_PAUSE_SECONDS + services.random_source.uniform(0.0, UNDECIDED_PAUSE_SECONDS))
 
 
 def _succeed(ownership: Ownership, result: str, effects: Sequence[Effect], services: Services) -> Disposition:
-    now, expires_at = _end(services)
+    now, expires_at = _end(ownership.job, services)
     job = ownership.write(
         lambda job, write_id: transitions.succeed(job, result, write_id=write_id, now=now, expires_at=expires_at),
         effects,
@@ -90,10 +94,10 @@ def _fail(ownership: Ownership, failed: Failed, services: Services) -> Dispositi
     if job.attempts >= allowed:
         error = f"all {allowed} attempts failed; the last one: {failed.error}"
         return _give_up(ownership, Hopeless(error, failed.cause, failed.frames), services)
-    delay_seconds = spec.backoff.delay(job.attempts, services.random_source, failed.after_seconds)
+    delay_seconds = spec.backoff.delay(job.attempts, services.random_source, min(failed.after_seconds, MAX_AHEAD_SECONDS))
     now, error = services.clock.now(), failed.error
     run_at = now + round(delay_seconds * 1000)
-    if delay_seconds <= MAX_QUEUE_DELAY_SECONDS:
+    if delay_seconds <= MAX_QUEUE_DELAY_SECONDS and not services.holds_retries(job.queue):
         ownership.write(
             lambda job, write_id: transitions.retry_soon(job, error, write_id=write_id, now=now, run_at=run_at), purpose="retry"
         )
@@ -111,7 +115,7 @@ def _fail(ownership: Ownership, failed: Failed, services: Services) -> Dispositi
 
 
 def _give_up(ownership: Ownership, hopeless: Hopeless, services: Services) -> Disposition:
-    now, expires_at = _end(services)
+    now, expires_at = _end(ownership.job, services)
     job = ownership.write(
         lambda job, write_id: transitions.give_up(job, hopeless.error, write_id=write_id, now=now, expires_at=expires_at),
         purpose="dead",
@@ -133,7 +137,7 @@ def _hand_over(ownership: Ownership, services: Services) -> Disposition:
 
 
 def _cancel(ownership: Ownership, services: Services) -> Disposition:
-    now, expires_at = _end(services)
+    now, expires_at = _end(ownership.job, services)
     job = ownership.write(
         lambda job, write_id: transitions.cancel_mine(job, write_id=write_id, now=now, expires_at=expires_at), purpose="cancel"
     )
@@ -141,9 +145,9 @@ def _cancel(ownership: Ownership, services: Services) -> Disposition:
     return Acknowledge()
 
 
-def _end(services: Services) -> tuple[int, int]:
+def _end(job: Job, services: Services) -> tuple[int, int]:
     now = services.clock.now()
-    return now, transitions.expiry(now, services.retention_seconds)
+    return now, transitions.expiry(job, now, services.retention_seconds)
 
 
 def _tell(event: str, job: Job, services: Services, **fields: str | int | float | None) -> None:

@@ -11,6 +11,11 @@ CLOCK_SKEW_MS = 5_000
 """How far two machines' clocks are trusted to agree. Too small costs a needless run, never a second effect."""
 
 
+RETURNS_PER_ATTEMPT = 3
+"""So many hand-overs and uncounted take-overs without a newer checkpoint count as an attempt: a job that never advances, or
+that kills its process while it has a second ticket, must end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """No row: the ticket names a job nobody accepted."""
@@ -78,10 +83,11 @@ def judge(job: Job | None, ticket: Ticket, deliveries: int, now: Millis, max_att
         return Held(free_at)
     if job.cancel_requested:
         return CancelNow()
-    if came_again and used_up:
-        # A healthy job must not die of a duplicate: over a running row both signs are needed.
+    counted = came_again or job.hand_overs + 1 >= RETURNS_PER_ATTEMPT
+    if counted and used_up:
+        # A healthy job must not die of a duplicate: over a running row its lease must be over by the clock, too.
         return UsedUp() if lapsed else Held(free_at)
-    return Free(counted=came_again)
+    return Free(counted)
 
 
 def attempts_allowed(job: Job, max_attempts: int | None) -> int:

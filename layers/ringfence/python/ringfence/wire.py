@@ -6,7 +6,9 @@ message it cannot read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Annotated
 
 import msgspec
@@ -88,6 +90,7 @@ class _JobIdOnly(msgspec.Struct):
     job_id: str | None = None
 
 
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(_Record)
 _ticket_decoder = msgspec.json.Decoder(_TicketOnWire)
@@ -99,12 +102,8 @@ def _ascii(json_bytes: bytes) -> bytes:
     text = json_bytes.decode()
     if text.isascii():
         return json_bytes
-    return "".join(c if c < "\x80" else _escaped(c) for c in text).encode("ascii")
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+    # What is not ASCII stands within strings only, so each run of it may be escaped by itself.
+    return _BEYOND_ASCII.sub(lambda run: encode_basestring_ascii(run.group())[1:-1], text).encode("ascii")
 
 
 def encode_records(jobs: Sequence[JobRecord]) -> Iterator[tuple[bytes, list[JobRecord]]]:

@@ -16,7 +16,7 @@ from ringfence.app import App, JobSpec
 from ringfence.claim import Claimant, Claimed, bury_poison, claim
 from ringfence.context import Context, encode_text
 from ringfence.effects import Effect
-from ringfence.errors import Poisoned, Unavailable
+from ringfence.errors import Poisoned
 from ringfence.lease import Heartbeat, Ownership
 from ringfence.outcome import (
     Acknowledge,
@@ -237,8 +237,9 @@ class _Batch:
             self._heartbeat.forget(lease)
         try:
             self._queue.release(leases, delay_seconds)
-        except Unavailable as fault:  # they come back by themselves when their leases end
-            self._services.telemetry.event("release_failed", queue=self._queue.name, count=len(leases), reason=str(fault))
+        except Exception as fault:  # noqa: BLE001 - they come back by themselves when their leases end
+            reason = kind_and_place(fault)
+            self._services.telemetry.event("release_failed", queue=self._queue.name, count=len(leases), reason=reason)
 
     # --- beside a job's thread ---------------------------------------------------------------------------------------
 

@@ -20,9 +20,6 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-api
 MAX_GET_ITEMS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html"""
 
-MAX_WRITE_ITEMS = 25
-"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html"""
-
 FRUITLESS_ROUNDS = 5
 """How often a batch is sent again without any of it getting through."""
 
@@ -59,31 +56,6 @@ def get_all(client: Any, table: str, keys: Sequence[Item], clock: Clock, *, cons
         if wanted:
             raise Unavailable("cannot read from the ledger: throttled")
     return found
-
-
-def put_all(client: Any, table: str, items: Sequence[Item], clock: Clock) -> list[Item]:
-    """Put items, whatever was there. Returns those that could not be put; never raises `Unavailable`."""
-    left: list[Item] = []
-    for start in range(0, len(items), MAX_WRITE_ITEMS):
-        wanted: Sequence[Item] = items[start : start + MAX_WRITE_ITEMS]
-        for pause in _pauses(clock):
-            unprocessed = _put_once(client, table, wanted)
-            fruitless = len(unprocessed) == len(wanted)
-            wanted = unprocessed
-            if not wanted:
-                break
-            pause(fruitless=fruitless)
-        left += wanted
-    return left
-
-
-def _put_once(client: Any, table: str, items: Sequence[Item]) -> Sequence[Item]:
-    try:
-        with calling("write to the ledger"):
-            reply = client.batch_write_item(RequestItems={table: [{"PutRequest": {"Item": item}} for item in items]})
-    except Unavailable:
-        return items
-    return [request["PutRequest"]["Item"] for request in reply.get("UnprocessedItems", {}).get(table, [])]
 
 
 class _Pause:

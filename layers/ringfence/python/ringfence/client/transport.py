@@ -59,6 +59,8 @@ class Transport:
             raise ValueError(f"not an http(s) URL: {base_url!r}")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("the base URL has only a scheme, a host, a port and a path")
+        if api_key and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+            raise ValueError("the API key has characters that no key has: a line break, perhaps")
         if api_key and parts.scheme == "http" and not (allow_plain_http or is_local(parts.hostname)):
             raise ValueError("an API key is not sent unencrypted to another machine: use https, or allow_plain_http=True")
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port

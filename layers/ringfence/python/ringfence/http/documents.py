@@ -183,9 +183,13 @@ def set_aside_document(item: SetAside) -> SetAsideDocument:
     return SetAsideDocument(item.source, item.position, item.reason, len(item.data), rfc3339(item.at), item.job_id)
 
 
+LAST_MILLISECOND = 253_402_300_799_999
+"""The end of the year 9999."""
+
+
 def rfc3339(millis: Millis) -> str:
-    """A time of the ledger as text, in UTC."""
-    seconds, rest = divmod(millis, 1000)
+    """A time of the ledger as text, in UTC. What no calendar knows is the last day it knows."""
+    seconds, rest = divmod(min(max(millis, 0), LAST_MILLISECOND), 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from ringfence.errors import Rejected
-from ringfence.gateway import MAX_AHEAD_SECONDS, Submission
+from ringfence.gateway import Submission
 from ringfence.http import idempotency, json_body, patterns
 from ringfence.job import Millis
 from ringfence.jsontext import MAX_DEPTH
+from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.wire import MAX_PAYLOAD_BYTES
 
 MAX_JOBS = 500

@@ -80,7 +80,7 @@ class Given:
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def expiry(self) -> int:
-        return transitions.expiry(self.clock.now(), RETENTION_SECONDS)
+        return transitions.expiry(self.row(), self.clock.now(), RETENTION_SECONDS)
 
     def owner(self, job: Job, *, ticket_id: str | None = None, deliveries: int = 1) -> Owner:
         number, now = next(self._numbers), self.clock.now()

@@ -271,7 +271,7 @@ def _registered(given: Given, ledger: Ledger, tenant: str, created: Sequence[int
     jobs = [
         given.row(tenant=tenant, queue=("default", "priority")[index % 2], created_at=at) for index, at in enumerate(created)
     ]
-    assert ledger.register_new(jobs) == []
+    assert [ledger.register(job) for job in jobs] == [None] * len(jobs)
     return jobs
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.local.dev import Dev
+from ringfence.local.run_folder import write_environment
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
@@ -34,7 +37,7 @@ def run(command: list[str], dev: Dev, text: str | None = None) -> str:
 def test_the_curl_lines_answer_what_their_comments_say(dev: Dev) -> None:
     told = run(["bash", "-euo", "pipefail"], dev, block("sh try", "curl -si $API/v1/jobs"))
     statuses = [int(status) for status in re.findall(r"HTTP/1\.1 (\d+)", told)]
-    assert statuses == [202, 202, 202, 422, 422, 200, 404, 200, 200, 200]
+    assert statuses == [202, 202, 202, 422, 422, 200, 404, 200, 200, 200, 200]
     assert re.search(r"location: /v1/jobs/[a-z2-7]{26}\n", told, re.IGNORECASE)
     assert '"pointer":"/max_attempts"' in told.replace(" ", "")
     assert '"state":"succeeded"' in told.replace(" ", "")
@@ -46,6 +49,33 @@ def test_the_command_lines_work_as_printed(dev: Dev) -> None:
     for line in block("sh", "ringfence submit signup --payload").strip().splitlines():
         printed = line.replace(".venv/bin/ringfence", str(RINGFENCE))
         assert run(["bash", "-c", printed], dev)
+
+
+def test_a_dead_job_is_mended_as_printed(dev: Dev, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    variables = write_environment(tmp_path / "run", dev.environment())
+    printed = block("sh", "ringfence redrive").replace(".venv/bin/ringfence", str(RINGFENCE))
+    printed = printed.replace(".venv/bin/python", sys.executable).replace(".ringfence/latest/environment", str(variables))
+    told = run(["bash", "-euo", "pipefail"], dev, printed)
+    assert [word for word in re.split(r"\s+", told) if word in ("dead", "scheduled", "succeeded", "cancelled")] == [
+        "dead", "dead", "scheduled", "succeeded", "cancelled",
+    ]  # fmt: skip
+    assert "exit code 3" in told
+    assert "there is no account acme" in told
+
+
+def test_the_job_that_one_is_told_to_write_is_found_and_runs(tmp_path: Path) -> None:
+    jobs = shutil.copytree(ROOT / "functions/worker/jobs", tmp_path / "jobs")
+    (jobs / "greet.py").write_text(block("python", '@app.job("greet")'))
+    documented = ast.get_docstring(ast.parse((jobs / "__init__.py").read_text()))
+    (jobs / "__init__.py").write_text(f'"""{documented}"""\n\n{block("python", "from jobs import charge, greet")}')
+    program = (
+        "from ringfence.app_import import load_app; from ringfence.testing.system import MemorySystem\n"
+        "here = MemorySystem(load_app('jobs:app')); job = here.submit('greet', '{\"name\": \"Ada\"}')\n"
+        "here.run_relay(); here.run_worker(); print(here.job(job.job_id).result)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["attempt 1", '"Hello, Ada!"']
 
 
 def test_the_python_lines_work_as_printed(dev: Dev) -> None:

@@ -13,5 +13,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-batchfailurereporting.html
     """
-    unsent = runtime.current().relay.handle(reads_from_event(event))
+    reads = reads_from_event(event)
+    unsent = runtime.current().relay.handle(reads, lambda: context.get_remaining_time_in_millis() / 1000)
     return {"batchItemFailures": [] if unsent is None else [{"itemIdentifier": unsent}]}

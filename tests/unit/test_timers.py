@@ -9,6 +9,7 @@ from ringfence.job import State
 from ringfence.memory.queue import MemoryQueue
 from ringfence.testing.faults import Faulty, unavailable
 from ringfence.testing.system import MemorySystem
+from ringfence.timers import LOOK_AHEAD_SECONDS
 from ringfence.wire import Ticket, decode_ticket, encode_ticket
 
 
@@ -27,17 +28,20 @@ def scheduled(here: MemorySystem, delay_seconds: float = 3_600) -> str:
     return job_id
 
 
-def test_nothing_is_released_before_its_time_and_everything_at_it() -> None:
+def test_a_ticket_is_pushed_by_the_run_before_its_time_and_is_visible_at_it() -> None:
     here = MemorySystem(app())
     job_id = scheduled(here)
-    here.clock.sleep(3_599)
+    here.clock.sleep(3_600 - LOOK_AHEAD_SECONDS - 1)
     assert here.timers.run()["released"] == 0
     here.clock.sleep(1)
     assert here.timers.run()["released"] == 1
     released = here.job(job_id)
     assert (released.state, released.due_id) == (State.QUEUED, None)
     assert here.timers.run()["released"] == 0
-    here.run_worker()
+    here.clock.sleep(LOOK_AHEAD_SECONDS - 1)
+    assert here.run_worker() == 0
+    here.clock.sleep(1)
+    assert here.run_worker() == 1
     assert here.job(job_id).state is State.SUCCEEDED
 
 

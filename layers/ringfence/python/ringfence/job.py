@@ -28,6 +28,9 @@ class State(StrEnum):
         return self in TERMINAL
 
 
+LINE_MARK = "+"
+"""What the due mark of a parked job begins with. No random id does."""
+
 WAITING = (State.SCHEDULED, State.QUEUED)
 TERMINAL = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
@@ -65,6 +68,8 @@ class Job:
     payload_sha256: str
     """Hex SHA-256 of the payload text in UTF-8."""
     state: State
+    request_sha256: str | None = None
+    """Hex SHA-256 of the canonical payload that was submitted, once a redrive has put another in its place."""
     token: int = 0
     """The fencing token: raised by every claim, never reset."""
     attempt_id: str | None = None
@@ -83,7 +88,8 @@ class Job:
     run_at: Millis | None = None
     """Not before this time."""
     due_id: str | None = None
-    """The due mark: timers owe this row a ticket at ``run_at``."""
+    """The due mark: timers owe this row a ticket at ``run_at``, or, beginning with `LINE_MARK`, when the turn of the queue's
+    line comes to it; then ``run_at`` is its place there."""
     created_at: Millis = 0
     started_at: Millis | None = None
     finished_at: Millis | None = None
@@ -96,12 +102,17 @@ class Job:
     """Why the last attempt failed, or why the job is dead."""
     cancel_requested: bool = False
     hand_overs: int = 0
-    """Hand-overs since the last newer checkpoint."""
+    """Hand-overs and uncounted take-overs since the last newer checkpoint or counted attempt."""
     history: tuple[PastAttempt, ...] = ()
     """The last three ended attempts, oldest first."""
     traceparent: str | None = None
     expires_at: int | None = None
     """Seconds since the epoch after which the row counts as absent."""
+
+    @property
+    def in_line(self) -> bool:
+        """Whether the job is parked in the line of its queue."""
+        return self.due_id is not None and self.due_id.startswith(LINE_MARK)
 
     def expired(self, now: Millis) -> bool:
         """Whether the row counts as absent: DynamoDB deletes expired items only some time later.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from threading import Condition
@@ -14,6 +14,8 @@ from ringfence.change import Change, Refused, Written
 from ringfence.effects import Effect, Item
 from ringfence.ids import Ids
 from ringfence.job import Job, Millis, State
+from ringfence.queue_settings import QueueSettings, QueueState
+from ringfence.rate import Rate
 from ringfence.wire import Ticket
 
 
@@ -125,6 +127,49 @@ class FusedQueue(Queue, Protocol):
         ...
 
 
+# --- the pace --------------------------------------------------------------------------------------------------------
+
+
+class Limiter(Protocol):
+    """Gives out the releases of each queue, one schedule for however many relays ask. Raises `Unavailable`."""
+
+    def reserve(self, queue: str, count: int, rate: Rate, within: Millis | None = None) -> list[Millis]:
+        """How long each of ``count`` tickets has to wait from now, in milliseconds, none less than the one before.
+
+        Only those that wait no longer than ``within`` are reserved and returned, so the list may be shorter or empty. Never
+        more than rate · w + burst of all that were given out fall into a window w, whoever asked and however the rate was
+        changed meanwhile (then it is the higher one). What is reserved is used up, whether a ticket goes then or not.
+        """
+        ...
+
+
+class SettingsStore(Protocol):
+    """The live settings of the queues and the lines of their parked jobs. Every method raises `Unavailable`."""
+
+    def read(self, queue: str) -> QueueState:
+        """How the queue stands, strongly consistent; the defaults if nothing was ever set."""
+        ...
+
+    def all(self) -> dict[str, QueueState]:
+        """Every queue of which anything was ever written, also one that the deployment has no more."""
+        ...
+
+    def change(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        """Change some settings and leave the others alone, also those that somebody else changes at this moment. Returns the
+        settings afterwards. Raises `Rejected` for a setting that is unknown or out of range: then nothing was changed."""
+        ...
+
+    def join_line(self, queue: str, count: int, now: Millis) -> list[Millis]:
+        """Places for ``count`` jobs that are to be parked, consecutive, behind all that were given out before and none before
+        ``now``. From now on newcomers have to join as well."""
+        ...
+
+    def open_line(self, queue: str, last_place: Millis | None, open_from: Millis) -> bool:
+        """Let newcomers go again without joining, if somebody had to join at all, and nobody has since ``last_place`` was given
+        out (None: whoever has). Their tickets are not visible before ``open_from``. Returns whether this call did it."""
+        ...
+
+
 # --- the ledger ------------------------------------------------------------------------------------------------------
 
 
@@ -152,10 +197,6 @@ class Ledger(Protocol):
 
         An own write whose reply was lost (same ``write_id``) counts as written.
         """
-        ...
-
-    def register_new(self, jobs: Sequence[Job]) -> list[Job]:
-        """Put many rows whose random ids are known to be new. Returns those that could not be written."""
         ...
 
     def get(self, job_id: str) -> Job | None:
@@ -186,6 +227,11 @@ class Ledger(Protocol):
 
     def due(self, shard: int, now: Millis, limit: int, after: DueMark | None = None) -> list[DueMark]:
         """The due marks of this shard at or before ``now`` and beyond ``after``, the longest due first. A little stale."""
+        ...
+
+    def line(self, queue: str, limit: int) -> list[Job]:
+        """The jobs parked in this queue's line, the first first, their texts as in `peek`; one that was parked a moment ago may
+        be missing. May end before ``limit`` though there are more, but is empty only when the line is."""
         ...
 
     def list_jobs(
@@ -238,7 +284,7 @@ class ApiKey:
     sha256: str
     tenant: str
     scopes: frozenset[str]
-    """Some of ``submit``, ``read``, ``operate``."""
+    """Some of ``submit``, ``read``, ``operate``, ``admin``."""
     created_at: Millis
     note: str = ""
 
@@ -272,3 +318,5 @@ class Services:
     telemetry: Telemetry
     random_source: Random
     retention_seconds: float
+    holds_retries: Callable[[str], bool] = lambda _queue: False
+    """Whether a retry in this queue waits on its row, however soon it is due: under a rate it counts like a new job."""

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringfence.clock import SystemClock
 from ringfence.ids import Ids, RandomIds
-from ringfence.ports import Clock, Keys, Ledger, Log, Quarantine, Queue, Services, Telemetry
+from ringfence.ports import Clock, Keys, Ledger, Limiter, Log, Quarantine, Queue, Services, SettingsStore, Telemetry
 from ringfence.settings import Settings
 
 if TYPE_CHECKING:
     from ringfence.gateway import Gateway
+    from ringfence.pace import Pacer
     from ringfence.redis.queues import RedisQueues
     from ringfence.relay import Relay
     from ringfence.timers import Timers
@@ -92,6 +93,28 @@ class Runtime:
         return self._wrapped("keys", DynamoKeys(client("dynamodb"), self.settings.ledger_table))
 
     @cached_property
+    def queue_settings(self) -> SettingsStore:
+        from ringfence.aws.clients import client
+        from ringfence.aws.queue_settings import DynamoSettings
+
+        return self._wrapped("settings", DynamoSettings(client("dynamodb"), self.settings.ledger_table))
+
+    @cached_property
+    def limiters(self) -> Mapping[str, Limiter]:
+        """The limiter of each queue."""
+        from ringfence.aws.clients import client
+        from ringfence.aws.limiter import DynamoLimiter
+
+        limiter = self._wrapped("limiter", DynamoLimiter(client("dynamodb"), self.settings.ledger_table, self.clock))
+        return dict.fromkeys(self.settings.queues, limiter)
+
+    @cached_property
+    def pacer(self) -> Pacer:
+        from ringfence.pace import Pacer
+
+        return Pacer(self.queue_settings, self.limiters, self.queues, self.clock, self.telemetry)
+
+    @cached_property
     def gateway(self) -> Gateway:
         from ringfence.gateway import Gateway
 
@@ -101,13 +124,13 @@ class Runtime:
     def relay(self) -> Relay:
         from ringfence.relay import Relay
 
-        return Relay(self.services, self.queues)
+        return Relay(self.services, self.queues, self.pacer)
 
     @cached_property
     def timers(self) -> Timers:
         from ringfence.timers import Timers
 
-        return Timers(self.services, self.queues, self.last_resort)
+        return Timers(self.services, self.queues, self.last_resort, self.queue_settings, self.pacer)
 
     @cached_property
     def worker(self) -> Worker:
@@ -132,6 +155,7 @@ class Runtime:
             telemetry=self.telemetry,
             random_source=random.Random(),
             retention_seconds=self.retention_seconds,
+            holds_retries=lambda queue: self.pacer.holds_retries(queue),
         )
 
     def _queue(self, name: str, url: str) -> Queue:

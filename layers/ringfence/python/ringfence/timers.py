@@ -7,23 +7,33 @@ after it, only if it is still the same mark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ringfence import transitions
-from ringfence.change import Refused
-from ringfence.errors import Poisoned, Unavailable
-from ringfence.job import Job
+from ringfence.change import Change
+from ringfence.errors import Poisoned
+from ringfence.job import Job, Millis
+from ringfence.line import Lines
+from ringfence.pace import Pacer
 from ringfence.poison import bury, set_aside_message
-from ringfence.ports import DUE_SHARDS, Lease, Queue, Services
-from ringfence.wire import decode_ticket, new_ticket
+from ringfence.ports import DUE_SHARDS, Lease, Queue, Services, SettingsStore
+from ringfence.queue_settings import QueueState
+from ringfence.sender import Sender
+from ringfence.wire import decode_ticket
 
 PAGE_MARKS = 100
 """Due marks taken up together."""
 
-CLEARED_AT_ONCE = 8
+LOOK_AHEAD_SECONDS = 75
+"""Tickets of what falls due before the next run are pushed now, with the rest as delay: a job is not late by up to a minute."""
+
+HELD_BACK_TOGETHER = 2_000
+"""Due jobs of queues with a pace that are gathered before they are sent in the order in which they fell due."""
 
 STOP_SECONDS = 10.0
 """So long before the end of an invocation no further page is begun; the next run goes on."""
+
+LINGER_SECONDS = 1.0
+"""Between two looks at a line that may move at any moment."""
 
 LAST_RESORT_LEASE_SECONDS = 60.0
 
@@ -31,70 +41,104 @@ LAST_RESORT_LEASE_SECONDS = 60.0
 class Timers:
     """One run a minute (each second in ``ringfence dev``)."""
 
-    def __init__(self, services: Services, queues: Mapping[str, Queue], last_resort: Queue | None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        queues: Mapping[str, Queue],
+        last_resort: Queue | None,
+        settings: SettingsStore,
+        pacer: Pacer,
+    ) -> None:
         self._services, self._queues, self._last_resort = services, queues, last_resort
         self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
+        self._settings, self._pacer = settings, pacer
+        self._sender = Sender(services, queues, pacer)
 
-    def run(self, remaining_seconds: Callable[[], float] = lambda: float("inf")) -> dict[str, int]:
-        """Release what is due and drain the last resort. Returns how many of each.
+    def run(self, remaining_seconds: Callable[[], float] = lambda: float("inf"), *, linger: bool = False) -> dict[str, int]:
+        """Release what is due, then the lines of parked jobs, and drain the last resort. Returns how many of each.
 
-        ``remaining_seconds`` says how long this invocation may still take.
+        ``remaining_seconds`` says how long this invocation may still take. With ``linger`` it takes that long while a line
+        waits for nothing but room in its queue: once a minute would be too seldom to fill it.
         """
 
         def has_time() -> bool:
             return remaining_seconds() > STOP_SECONDS
 
         drained = self._drain_last_resort(has_time)
+        lines = Lines(self._services, self._queues, self._pacer)
         released = 0
-        with ThreadPoolExecutor(CLEARED_AT_ONCE) as pool:
-            for shard in range(DUE_SHARDS):
-                for page in self._due_pages(shard, has_time):
-                    released += sum(self._release(queue, jobs, pool) for queue, jobs in page.items())
-        return {"released": released, "drained": drained}
+        while True:
+            states = self._settings.all()
+            for queue in self._queues:
+                self._pacer.learn(queue, states.get(queue, QueueState()))
+            released += self._release_due(has_time)
+            served = lines.serve(states, has_time)
+            released += served.released
+            if not (linger and served.look_again and has_time()):
+                return {"released": released, "drained": drained}
+            self._services.clock.sleep(LINGER_SECONDS)
+
+    # --- what is due -------------------------------------------------------------------------------------------------
+
+    def _release_due(self, has_time: Callable[[], bool]) -> int:
+        released = 0
+        held_back: dict[str, list[Job]] = {}
+        for shard in range(DUE_SHARDS):
+            for page in self._due_pages(shard, has_time):
+                for queue, jobs in page.items():
+                    if queue not in self._queues:
+                        self._bury(queue, jobs)
+                    elif self._pacer.is_free(queue):
+                        released += self._release_free(queue, jobs)
+                    else:
+                        held_back.setdefault(queue, []).extend(jobs)
+                if sum(map(len, held_back.values())) >= HELD_BACK_TOGETHER:
+                    released += self._send_paced(held_back, has_time)
+                    held_back = {}
+        return released + self._send_paced(held_back, has_time)
 
     def _due_pages(self, shard: int, has_time: Callable[[], bool]) -> Iterator[dict[str, list[Job]]]:
-        """The due jobs of a shard by queue, page after page: what cannot be released does not stand in the way of the rest."""
-        now = self._services.clock.now()
+        """The jobs of a shard that are due before the next run, by queue, page after page: what cannot be released does not
+        stand in the way of the rest."""
+        until = self._services.clock.now() + LOOK_AHEAD_SECONDS * 1_000
         after = None
         while has_time():
-            marks = self._ledger.due(shard, now, PAGE_MARKS, after)
+            marks = self._ledger.due(shard, until, PAGE_MARKS, after)
             by_queue: dict[str, list[Job]] = {}
-            for job in sorted(self._ledger.peek([mark.job_id for mark in marks]), key=lambda job: (job.run_at, job.created_at)):
-                if job.due_id is not None and job.run_at is not None and job.run_at <= now:  # else the index was a little stale
+            for job in sorted(self._ledger.peek([mark.job_id for mark in marks]), key=_turn):
+                # Else the index was a little stale.
+                if job.due_id is not None and not job.in_line and job.run_at is not None and job.run_at <= until:
                     by_queue.setdefault(job.queue, []).append(job)
             yield by_queue
             if len(marks) < PAGE_MARKS:
                 return
             after = marks[-1]
 
-    def _release(self, queue: str, jobs: Sequence[Job], pool: ThreadPoolExecutor) -> int:
-        if queue not in self._queues:
-            for job in jobs:
-                bury(job.job_id, f"there is no queue {queue!r}", self._services)
-            return 0
-        pushed = self._push(queue, jobs)
-        list(pool.map(self._clear, pushed))
-        return len(pushed)
+    def _release_free(self, queue: str, jobs: Sequence[Job]) -> int:
+        now = self._services.clock.now()
+        waits = [max(0, (job.run_at or 0) - now) for job in jobs]
+        return len(self._sender.release(queue, jobs, waits).pushed)
 
-    def _clear(self, job: Job) -> None:
-        try:
-            outcome = self._ledger.write(transitions.clear_mark(job, write_id=self._ids.mark()))
-        except Unavailable as fault:  # the mark stays, and the next run pushes a second ticket
-            self._telemetry.event("mark_kept", job_id=job.job_id, queue=job.queue, reason=str(fault))
-            return
-        # Refused: claimed meanwhile, or marked anew; the next run looks again.
-        name = "mark_moved" if isinstance(outcome, Refused) else "mark_released"
-        self._telemetry.event(name, job_id=job.job_id, queue=job.queue)
+    def _send_paced(self, held_back: Mapping[str, list[Job]], has_time: Callable[[], bool]) -> int:
+        """Jobs that fall due are newcomers to their queue's pace. No release is reserved for what is not due yet: until then
+        it would be in the way of those that are."""
+        released = 0
+        now = self._services.clock.now()
+        for queue, jobs in held_back.items():
+            due = sorted((job for job in jobs if job.run_at is not None and job.run_at <= now), key=_turn)
+            sent = self._sender.send(queue, due, self._join_line, has_time)
+            self._sender.clear(sent.pushed)
+            released += len(sent.pushed)
+        return released
 
-    def _push(self, queue: str, jobs: Sequence[Job]) -> list[Job]:
-        tickets = [new_ticket(self._ids.mark(), job) for job in jobs]
-        try:
-            untaken = {ticket.ticket_id for ticket in self._queues[queue].push(tickets)}
-        except Unavailable:
-            untaken = {ticket.ticket_id for ticket in tickets}
-        if untaken:
-            self._telemetry.event("push_failed", queue=queue, count=len(untaken))
-        return [job for job, ticket in zip(jobs, tickets, strict=True) if ticket.ticket_id not in untaken]
+    def _join_line(self, job: Job, place: Millis, due_id: str) -> Change:
+        return transitions.join_line(job, write_id=self._ids.mark(), place=place, due_id=due_id)
+
+    def _bury(self, queue: str, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            bury(job.job_id, f"there is no queue {queue!r}", self._services)
+
+    # --- what SQS gave up on -----------------------------------------------------------------------------------------
 
     def _drain_last_resort(self, has_time: Callable[[], bool]) -> int:
         drained = 0
@@ -120,7 +164,11 @@ class Timers:
         if job.queue not in self._queues:
             bury(job.job_id, f"there is no queue {job.queue!r}", self._services)
             return True
-        if not self._push(job.queue, [job]):
+        if self._sender.push(job.queue, [job], [0]).first_unsent is not None:
             return False
         self._telemetry.event("last_resort_drained", job_id=job.job_id, queue=job.queue)
         return True
+
+
+def _turn(job: Job) -> tuple[Millis, Millis]:
+    return job.run_at or 0, job.created_at

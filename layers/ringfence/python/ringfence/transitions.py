@@ -12,13 +12,11 @@ from typing import Any
 
 from ringfence.change import AtMost, Below, Change, Condition, Is, OneOf, Unset, all_of, any_of
 from ringfence.job import WAITING, Job, Millis, PastAttempt, Progress, State
+from ringfence.verdict import RETURNS_PER_ATTEMPT
 from ringfence.wire import JobRecord, Ticket
 
 LEDGER_LEASE_MARGIN_MS = 1_000
 """The row's lease ends this much before the queue's, so that whoever gets the ticket next finds the row free."""
-
-HAND_OVERS_PER_ATTEMPT = 3
-"""So many hand-overs without a newer checkpoint count as an attempt: a job that never advances must end."""
 
 HISTORY_LENGTH = 3
 ERROR_LENGTH = 2_000
@@ -33,9 +31,14 @@ MAX_QUEUE_DELAY_SECONDS = 900
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-delay-queues.html"""
 
 
-def expiry(now: Millis, retention_seconds: float) -> int:
-    """``expires_at`` for a row that ends now."""
-    return now // 1000 + int(max(retention_seconds, RETENTION_FLOOR_SECONDS))
+MAX_AHEAD_SECONDS = 366 * 24 * 3600
+"""How far ahead a job may be scheduled or put off: the same day next year."""
+
+
+def expiry(job: Job, now: Millis, retention_seconds: float) -> int:
+    """``expires_at`` for a row that ends now. A clock that is behind the row's own times does not shorten its life."""
+    end = max(now, job.created_at, job.started_at or 0)
+    return end // 1000 + int(max(retention_seconds, RETENTION_FLOOR_SECONDS))
 
 
 # --- accepting -------------------------------------------------------------------------------------------------------
@@ -59,6 +62,20 @@ def accept(record: JobRecord, *, write_id: str, due_id: str) -> Job:
         due_id=due_id if far else None,
         created_at=record.created_at,
         traceparent=record.traceparent,
+    )
+
+
+def park(record: JobRecord, *, write_id: str, run_at: Millis, due_id: str) -> Change:
+    """The relay's: the job waits on its row instead of in the queue, for its time or for its turn in line.
+
+    Only if nobody has claimed it yet: a record that is read again must not park a job that runs, or that wants a retry.
+    """
+    return Change(
+        job_id=record.job_id,
+        write_id=write_id,
+        condition=all_of(Is("state", State.QUEUED), Is("token", 0)),
+        set={"state": State.SCHEDULED, "run_at": run_at, "due_id": due_id},
+        seen=accept(record, write_id="", due_id=""),
     )
 
 
@@ -113,7 +130,11 @@ def claim_seen(seen: Job, owner: Owner, *, counted: bool, write_id: str) -> Chan
         job_id=seen.job_id,
         write_id=write_id,
         condition=_as_seen(seen),
-        set={**_owned_by(owner), **_ended_attempt(seen, owner.now, "lost")},
+        set={
+            **_owned_by(owner),
+            **_ended_attempt(seen, owner.now, "lost"),
+            "hand_overs": 0 if counted else seen.hand_overs + 1,
+        },
         add={"token": 1, "attempts": 1} if counted else {"token": 1},
         seen=seen,
     )
@@ -200,13 +221,19 @@ def retry_later(job: Job, error: str, *, write_id: str, now: Millis, run_at: Mil
 def hand_over(job: Job, *, counted: bool, write_id: str, now: Millis) -> Change:
     """Back to ``queued`` with the checkpoint kept; the attempt, if this claim counted one, is given back unless the job has
     stopped advancing."""
-    stuck = job.hand_overs + 1 >= HAND_OVERS_PER_ATTEMPT
+    stuck = job.hand_overs + 1 >= RETURNS_PER_ATTEMPT
     changed = {
         **_given_back(State.QUEUED),
         **_ended_attempt(job, now, "handed-over"),
         "hand_overs": 0 if stuck else job.hand_overs + 1,
     }
     return _owner(job, write_id, {**changed}, add={"attempts": -1} if counted and not stuck else {})
+
+
+def let_go(job: Job, *, counted: bool, write_id: str, now: Millis, error: str) -> Change:
+    """Back to ``queued`` because the ledger was too busy to end the attempt: not the job's fault, so it costs it nothing."""
+    changed = {**_given_back(State.QUEUED), **_ended_attempt(job, now, "handed-over"), "error": _clip(error)}
+    return _owner(job, write_id, changed, add={"attempts": -1} if counted else {})
 
 
 def give_up(job: Job, error: str, *, write_id: str, now: Millis, expires_at: int) -> Change:
@@ -241,17 +268,30 @@ def request_cancel(seen: Job, *, write_id: str) -> Change:
     return Change(job_id=seen.job_id, write_id=write_id, condition=_as_seen(seen), set={"cancel_requested": True}, seen=seen)
 
 
-def redrive(
-    seen: Job, *, write_id: str, now: Millis, due_id: str, payload: str | None = None, payload_sha256: str | None = None
-) -> Change:
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """Another payload for a redriven job; ``submitted_sha256`` is of the canonical form of the one it replaces."""
+
+    payload: str
+    payload_sha256: str
+    submitted_sha256: str
+
+
+def redrive(seen: Job, *, write_id: str, now: Millis, due_id: str, edited: Edited | None = None) -> Change:
     """``dead → scheduled``, due now, attempts 0, token kept. Timers push the ticket."""
-    edited: Mapping[str, Any] = {} if payload is None else {"payload": payload, "payload_sha256": payload_sha256}
+    changed: dict[str, Any] = {}
+    if edited is not None:
+        changed = {
+            "payload": edited.payload,
+            "payload_sha256": edited.payload_sha256,
+            "request_sha256": seen.request_sha256 or edited.submitted_sha256,
+        }
     return Change(
         job_id=seen.job_id,
         write_id=write_id,
         condition=all_of(_as_seen(seen), Is("state", State.DEAD)),
         set={
-            **edited,
+            **changed,
             "state": State.SCHEDULED,
             "run_at": now,
             "due_id": due_id,
@@ -276,6 +316,17 @@ def clear_mark(seen: Job, *, write_id: str) -> Change:
         write_id=write_id,
         condition=all_of(Is("due_id", seen.due_id), Is("state", seen.state)),
         set={**moved, "due_id": None},
+        seen=seen,
+    )
+
+
+def join_line(seen: Job, *, write_id: str, place: Millis, due_id: str) -> Change:
+    """The timers': a job that has fallen due waits for its turn. Relies on the mark that was due and on the state it saw."""
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=all_of(Is("due_id", seen.due_id), Is("state", seen.state)),
+        set={"run_at": place, "due_id": due_id},
         seen=seen,
     )
 

@@ -128,7 +128,7 @@ def _assigned(change: Change, apart: Mapping[str, str]) -> dict[str, AttributeVa
 def _index_keys(change: Change) -> dict[str, AttributeValue | None]:
     keys: dict[str, AttributeValue | None] = {}
     if "due_id" in change.set:
-        keys["dk"] = None if change.set["due_id"] is None else rows.due_key(rows.shard(change.job_id))
+        keys["dk"] = _mark_key(change)
     if change.leads_to is State.DEAD:
         if change.seen is None:
             raise ValueError(f"to list job {change.job_id} as dead its tenant must be known: the change names no row seen")
@@ -136,6 +136,15 @@ def _index_keys(change: Change) -> dict[str, AttributeValue | None]:
     elif change.leads_to is not None:
         keys["xk"] = None
     return keys
+
+
+def _mark_key(change: Change) -> AttributeValue | None:
+    due_id = change.set["due_id"]
+    if due_id is None:
+        return None
+    if change.seen is None:
+        raise ValueError(f"to mark job {change.job_id} as due its queue must be known: the change names no row seen")
+    return rows.mark_key(due_id, change.seen.queue, change.job_id)
 
 
 def _name(field: str, placeholders: Placeholders) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from ringfence.aws.itemsize import item_bytes
 from ringfence.aws.rows import TEXTS, to_item
 from ringfence.change import Change, apply
-from ringfence.job import Job, PastAttempt, Progress, State
+from ringfence.job import LINE_MARK, Job, PastAttempt, Progress, State
 
 ROW_BYTES = 1024
 INLINE_BYTES = 600
@@ -36,7 +36,7 @@ _GROWN: dict[str, Any] = {
     "ticket_deliveries": 999,
     "write_id": _MARK,
     "ticket_id": _MARK,
-    "due_id": _MARK,
+    "due_id": LINE_MARK + _MARK,
     "run_at": _TIME,
     "started_at": _TIME,
     "progress": Progress(99_999, 99_999),

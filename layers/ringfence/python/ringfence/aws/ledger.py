@@ -9,10 +9,11 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from ringfence.aws import expressions, layout, rows, texts
 from ringfence.aws.cancellation import row_that_refused
-from ringfence.aws.dynamo_calls import calling, get_all, put_all
+from ringfence.aws.dynamo_calls import calling, get_all
 from ringfence.aws.effects import deserialized, serialized, transact_action
 from ringfence.aws.expressions import Placeholders
 from ringfence.aws.failures import code_of
+from ringfence.aws.line import LineReader
 from ringfence.aws.listing import Listing
 from ringfence.aws.rows import Item
 from ringfence.change import Change, Refused, Written, apply, holds, is_own_write
@@ -34,6 +35,7 @@ class DynamoLedger:
         self._client, self._table, self._tables, self._clock = client, table_name, tables, clock
         self._texts = texts.Texts(client, table_name)
         self._listing = Listing(client, table_name, clock)
+        self._lines = LineReader(client, table_name, clock)
 
     # --- registering -------------------------------------------------------------------------------------------------
 
@@ -64,16 +66,6 @@ class DynamoLedger:
             raise failure
         row = failure.response["Item"]
         return rows.from_item(row, self._texts.of_row(row))
-
-    def register_new(self, jobs: Sequence[Job]) -> list[Job]:
-        """Put many new rows, unconditionally. See `ports.Ledger.register_new`."""
-        now = self._clock.now()
-        apart = {job.job_id: layout.texts_apart_of_row(job) for job in jobs}
-        large = [item for job in jobs for item in texts.text_items_of_row(job, apart[job.job_id], now)]
-        without_text = {item["pk"]["S"] for item in put_all(self._client, self._table, large, self._clock)}
-        complete = [rows.to_item(job, apart[job.job_id]) for job in jobs if job.job_id not in without_text]
-        without_row = {item["pk"]["S"] for item in put_all(self._client, self._table, complete, self._clock)}
-        return [job for job in jobs if job.job_id in without_text | without_row]
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -133,6 +125,10 @@ class DynamoLedger:
                 break
             query["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
         return found
+
+    def line(self, queue: str, limit: int) -> list[Job]:
+        """Who stands in line, the first first. See `ports.Ledger.line`."""
+        return self._lines.first(queue, limit)
 
     def list_jobs(
         self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50

@@ -8,6 +8,7 @@ Beside the fields a row holds the keys of its index entries, which the adapter d
     index     hash                            range              entry exists
     listing   lk = tenant # queue # shard     c  (created_at)    always: written once, never moved by a change of state
     due       dk = shard                      da (run_at)        while the row has a due mark
+              dk = queue # shard              da (its place)     instead, while the job is parked in line
     dead      xk = tenant # shard             xa (finished_at)   while the job is dead
 
 A field that is None, false or empty has no attribute. Large texts are items of their own (`layout`); the row then holds the
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringfence.ids import shard_of
-from ringfence.job import Job, PastAttempt, Progress, State
+from ringfence.job import LINE_MARK, Job, PastAttempt, Progress, State
 from ringfence.ports import DUE_SHARDS
 
 AttributeValue = dict[str, Any]
@@ -99,6 +100,7 @@ COLUMNS: Mapping[str, Column] = {
     "job_id": _text("pk"),
     "name": _text("n"),
     "payload_sha256": Column("h", lambda value: {"B": bytes.fromhex(value)}, lambda stored: bytes(stored["B"]).hex()),
+    "request_sha256": Column("j", lambda value: {"B": bytes.fromhex(value)}, lambda stored: bytes(stored["B"]).hex()),
     "state": Column("s", lambda value: {"S": _STATES[value]}, lambda stored: _STATE_OF[stored["S"]]),
     "token": _integer("t"),
     "attempt_id": _text("a"),
@@ -175,7 +177,7 @@ def to_item(job: Job, apart: Mapping[str, str]) -> Item:
             item[text.inline] = {"S": getattr(job, field)}
     item["lk"] = {"S": listing_key(job.tenant, job.queue, shard(job.job_id))}
     if job.due_id is not None:
-        item["dk"] = due_key(shard(job.job_id))
+        item["dk"] = mark_key(job.due_id, job.queue, job.job_id)
     if job.state is State.DEAD:
         item["xk"] = dead_key(job.tenant, job.job_id)
     return item
@@ -209,6 +211,15 @@ def listing_key(tenant: str, queue: str, shard_number: int) -> str:
 
 def due_key(shard_number: int) -> AttributeValue:
     return {"S": str(shard_number)}
+
+
+def line_key(queue: str, shard_number: int) -> AttributeValue:
+    return {"S": f"{_escaped(queue)}#{shard_number}"}
+
+
+def mark_key(due_id: str, queue: str, job_id: str) -> AttributeValue:
+    """Where a due mark lies in the due index: in the line of its queue, or among all that wait for their time."""
+    return line_key(queue, shard(job_id)) if due_id.startswith(LINE_MARK) else due_key(shard(job_id))
 
 
 def dead_key(tenant: str, job_id: str) -> AttributeValue:

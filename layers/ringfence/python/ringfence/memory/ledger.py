@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,12 +41,6 @@ class MemoryLedger:
                 return None if there.write_id == job.write_id else there
             self._rows[job.job_id] = job
             return None
-
-    def register_new(self, jobs: Sequence[Job]) -> list[Job]:
-        """See `ports.Ledger.register_new`. Memory takes them all."""
-        with self._lock:
-            self._rows.update({job.job_id: job for job in jobs})
-        return []
 
     def get(self, job_id: str) -> Job | None:
         """See `ports.Ledger.get`."""
@@ -95,10 +90,16 @@ class MemoryLedger:
             marks = [
                 DueMark(job.run_at, job.job_id)
                 for job in self._rows.values()
-                if job.due_id is not None and job.run_at is not None and job.run_at <= now
+                if job.due_id is not None and not job.in_line and job.run_at is not None and job.run_at <= now
             ]
         in_shard = sorted(mark for mark in marks if shard_of(mark.job_id, DUE_SHARDS) == shard)
         return [mark for mark in in_shard if after is None or mark > after][:limit]
+
+    def line(self, queue: str, limit: int) -> list[Job]:
+        """See `ports.Ledger.line`."""
+        with self._lock:
+            parked = [job for job in self._rows.values() if job.in_line and job.queue == queue]
+        return heapq.nsmallest(limit, parked, key=lambda job: (job.run_at, job.created_at))
 
     def list_jobs(
         self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50

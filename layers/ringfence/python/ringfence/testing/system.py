@@ -14,10 +14,13 @@ from ringfence.job import Job
 from ringfence.lease import Heartbeat, NoHeartbeat
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.ledger import MemoryLedger
+from ringfence.memory.limiter import MemoryLimiter
 from ringfence.memory.log import MemoryLog
 from ringfence.memory.quarantine import MemoryQuarantine
 from ringfence.memory.queue import MemoryQueue
+from ringfence.memory.queue_settings import MemorySettings
 from ringfence.memory.telemetry import MemoryTelemetry
+from ringfence.pace import Pacer
 from ringfence.ports import Clock, Services
 from ringfence.relay import Relay
 from ringfence.timers import Timers
@@ -54,6 +57,8 @@ class MemorySystem:
         self.quarantine = MemoryQuarantine()
         self.ledger = wrapped("ledger", self.memory_ledger)
         self.log = wrapped("log", self.memory_log)
+        self.queue_settings = wrapped("settings", MemorySettings())
+        self.limiter = wrapped("limiter", MemoryLimiter(self.clock))
         self.queues = {name: wrapped(f"queue:{name}", queue) for name, queue in self.memory_queues.items()}
         self._relayed: str | None = None
         self.build()
@@ -68,10 +73,13 @@ class MemorySystem:
             telemetry=self.telemetry,
             random_source=random.Random(1),
             retention_seconds=7 * DAY_SECONDS,
+            holds_retries=lambda queue: self.pacer.holds_retries(queue),
         )
+        limiters = dict.fromkeys(self.queues, self.limiter)
+        self.pacer = Pacer(self.queue_settings, limiters, self.queues, self.clock, self.telemetry)
         self.gateway = Gateway(self.services, self.log, self.queues)
-        self.relay = Relay(self.services, self.queues)
-        self.timers = Timers(self.services, self.queues, self.last_resort)
+        self.relay = Relay(self.services, self.queues, self.pacer)
+        self.timers = Timers(self.services, self.queues, self.last_resort, self.queue_settings, self.pacer)
 
     def worker(self, name: str = "worker-a", *, heartbeats: bool = False, clock: Clock | None = None) -> Worker:
         """A worker process of its own name, and with a clock of its own if one is given."""

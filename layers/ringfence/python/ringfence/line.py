@@ -1,0 +1,119 @@
+"""The lines of parked jobs: who is called up, in what order, and when newcomers need not join any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ringfence.job import Job, Millis
+from ringfence.pace import Pacer
+from ringfence.poison import bury
+from ringfence.ports import Queue, Services
+from ringfence.queue_settings import Line, QueueState
+from ringfence.sender import Sender
+
+CALLED_UP_TOGETHER = 100
+"""Parked jobs taken up between two looks at the time."""
+
+SETTLED_MS = 10_000
+"""So long after the last place was given out, whoever got it stands in line or never will: a write, an index, and its relay's
+death take less."""
+
+EMPTY_LOOKS = 3
+"""A line found empty so often, though somebody had joined in between each time, is opened: under a steady stream of newcomers
+it would never be empty for long enough."""
+
+HEAD_START_MS = 5_000
+"""Then the tickets of newcomers are held back for so long, and those who joined at the last moment are released before them."""
+
+FORGOTTEN_MS = 600_000
+"""Nobody stands in a line that has been open for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How many parked jobs were released, and whether a line may move again in a moment."""
+
+    released: int
+    look_again: bool
+
+
+class Lines:
+    """The lines of all queues during one run of the timers."""
+
+    def __init__(self, services: Services, queues: Mapping[str, Queue], pacer: Pacer) -> None:
+        self._services, self._queues, self._pacer = services, queues, pacer
+        self._ledger, self._clock = services.ledger, services.clock
+        self._sender = Sender(services, queues, pacer)
+        self._empty_looks: dict[str, int] = {}
+        self._last_released: dict[str, Millis] = {}
+
+    def serve(self, states: Mapping[str, QueueState], has_time: Callable[[], bool]) -> Served:
+        """Call up those whose turn it is, in every line, and open the lines that are empty."""
+        for queue in states.keys() - self._queues.keys():
+            self._bury_all(queue, states[queue].line, has_time)
+        released, look_again = 0, False
+        for queue in self._queues:
+            state = self._pacer.state(queue)  # those who joined in this very run included
+            if state.settings.paused or not self._may_be_needed(state.line):
+                continue
+            served = self._serve(queue, state.line, has_time)
+            released, look_again = released + served.released, look_again or served.look_again
+        return Served(released, look_again)
+
+    def _may_be_needed(self, line: Line) -> bool:
+        return line.waiting or self._clock.now() <= line.last_place + FORGOTTEN_MS
+
+    def _serve(self, queue: str, line: Line, has_time: Callable[[], bool]) -> Served:
+        released = 0
+        while has_time():
+            jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
+            if not jobs:
+                return Served(released, self._open(queue, line) if line.waiting else self._is_fresh(line))
+            waits = self._pacer.call_up(queue, len(jobs))
+            called = jobs[: len(waits)]
+            sent = self._sender.release(
+                queue, called, [max(wait, self._until(job)) for job, wait in zip(called, waits, strict=True)]
+            )
+            released += len(sent.pushed)
+            if sent.pushed:
+                self._last_released[queue] = max(job.run_at or 0 for job in sent.pushed)
+            if sent.first_unsent is not None:
+                break
+            if len(waits) < len(jobs):
+                return Served(released, self._pacer.state(queue).settings.high_water_mark is not None)
+        return Served(released, False)
+
+    def _until(self, job: Job) -> Millis:
+        """Where places are given out faster than one a millisecond, a place is a little ahead of the clock."""
+        return max(0, (job.run_at or 0) - self._clock.now())
+
+    def _open(self, queue: str, line: Line) -> bool:
+        """Open a line that was found empty, unless somebody may be about to stand in it. Returns whether to look again."""
+        now = self._clock.now()
+        settled = self._last_released.get(queue) == line.last_place or now > line.last_place + SETTLED_MS
+        if settled and self._pacer.open_line(queue, line.last_place, now):
+            self._opened(queue, line)
+            return False
+        self._empty_looks[queue] = self._empty_looks.get(queue, 0) + 1
+        if self._empty_looks[queue] >= EMPTY_LOOKS and self._pacer.open_line(queue, None, now + HEAD_START_MS):
+            self._opened(queue, line)
+        return True
+
+    def _opened(self, queue: str, line: Line) -> None:
+        self._empty_looks.pop(queue, None)
+        self._services.telemetry.event("line_opened", queue=queue, last_place=line.last_place)
+
+    def _is_fresh(self, line: Line) -> bool:
+        """Whether somebody may still be about to stand in a line that was opened."""
+        return self._clock.now() <= line.open_from
+
+    def _bury_all(self, queue: str, line: Line, has_time: Callable[[], bool]) -> None:
+        """The line of a queue that no longer exists: each job is dead with the reason."""
+        while line.waiting and has_time():
+            jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
+            if not jobs:
+                self._pacer.open_line(queue, line.last_place, self._clock.now())
+                return
+            for job in jobs:
+                bury(job.job_id, f"there is no queue {queue!r}", self._services)

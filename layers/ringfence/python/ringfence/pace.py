@@ -1,0 +1,136 @@
+"""How many tickets may go into a queue now, how soon, and who has to stand in line.
+
+Three things hold a queue's tickets back: its rate, its high-water mark, and a pause. What a rate holds back for less than the
+horizon is pushed with that delay. Everything else is parked: the job gets a place in the queue's line and waits on its row
+until timers call it up, at the pace of *that* moment, so a changed rate holds for the parked as well. While anybody stands in
+line, newcomers join behind: none overtakes.
+
+What is promised of order: jobs of one `ordering_key` lie in one shard of the log, are parked in its order and released in the
+order of the line. What is not: an order between shards; an order among workers, where two jobs of a queue run at the same
+time; that a retry keeps its place; that SQS, a standard queue, hands tickets out as they were pushed; and, for as long as
+`SETTINGS_SECONDS`, that every relay knows of a line that another one has just begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ringfence.errors import Unavailable
+from ringfence.job import Millis
+from ringfence.ports import Clock, Limiter, Queue, SettingsStore, Telemetry
+from ringfence.queue_settings import QueueState
+
+SETTINGS_SECONDS = 3.0
+"""How long a queue's settings are believed: a change is in force everywhere within five seconds."""
+
+DEPTH_SECONDS = 1.0
+"""How long a depth is believed, what is pushed meanwhile added to it."""
+
+HORIZON_SECONDS = 120
+"""What goes later than this is parked. Twice the timers' period, so that the pace never pauses for them; no longer, because a
+pushed ticket cannot be called back: a lowered rate or a pause reaches only what is still to be pushed. (SQS would keep 900.)"""
+
+
+class Pacer:
+    """The pace of every queue as one process sees it. Its methods raise `Unavailable`."""
+
+    def __init__(
+        self,
+        settings: SettingsStore,
+        limiters: Mapping[str, Limiter],
+        queues: Mapping[str, Queue],
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._settings, self._limiters, self._queues = settings, limiters, queues
+        self._clock, self._telemetry = clock, telemetry
+        self._states: dict[str, tuple[float, QueueState]] = {}
+        self._depths: dict[str, tuple[float, int]] = {}
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def state(self, queue: str) -> QueueState:
+        """The queue's settings and line, at most `SETTINGS_SECONDS` old; older ones only if no newer can be had."""
+        known = self._states.get(queue)
+        now = self._clock.monotonic()
+        if known is not None and now < known[0] + SETTINGS_SECONDS:
+            return known[1]
+        try:
+            state = self._settings.read(queue)
+        except Unavailable as fault:
+            if known is None:
+                raise
+            self._telemetry.event("settings_stale", queue=queue, reason=str(fault))
+            state = known[1]
+        self.learn(queue, state)
+        return state
+
+    def learn(self, queue: str, state: QueueState) -> None:
+        """Take over what was read elsewhere just now."""
+        self._states[queue] = self._clock.monotonic(), state
+
+    def is_free(self, queue: str) -> bool:
+        """Whether tickets are pushed as they come, without asking anybody."""
+        return self.state(queue).is_free(self._clock.now())
+
+    def holds_retries(self, queue: str) -> bool:
+        """Whether a retry must wait on its row, so that it counts against the rate, or rests with a paused queue."""
+        try:
+            settings = self.state(queue).settings
+        except Unavailable:
+            return False
+        return settings.paused or settings.rate_per_second is not None
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def admit(self, queue: str, count: int) -> list[Millis]:
+        """How long the tickets of ``count`` newcomers wait, from the first; those beyond the list's end have to be parked."""
+        line = self.state(queue).line
+        if line.waiting:
+            return []
+        not_before = max(0, line.open_from - self._clock.now())
+        return [max(wait, not_before) for wait in self.call_up(queue, count)]
+
+    def call_up(self, queue: str, count: int) -> list[Millis]:
+        """The same for the first in line, whom nobody is in front of."""
+        settings = self.state(queue).settings
+        if settings.paused or count == 0:
+            return []
+        if settings.high_water_mark is not None:
+            count = min(count, self._room(queue, settings.high_water_mark, count))
+        if count == 0 or settings.rate is None:
+            return [0] * count
+        return self._limiters[queue].reserve(queue, count, settings.rate, HORIZON_SECONDS * 1_000)
+
+    def _room(self, queue: str, mark: int, wanted: int) -> int:
+        """Tickets below the mark. Looks again when what is known is old, or when it would be close."""
+        now = self._clock.monotonic()
+        read_at, tickets = self._depths.get(queue, (float("-inf"), 0))
+        if now >= read_at + DEPTH_SECONDS or (wanted > (mark - tickets) // 2 and now > read_at):
+            depth = self._queues[queue].depth()
+            tickets = depth.ready + depth.leased + depth.delayed
+            self._depths[queue] = now, tickets
+        return max(0, mark - tickets)
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    def pushed(self, queue: str, count: int) -> None:
+        """So many more tickets are in the queue than when its depth was read."""
+        if queue in self._depths:
+            read_at, tickets = self._depths[queue]
+            self._depths[queue] = read_at, tickets + count
+
+    def join_line(self, queue: str, count: int) -> list[Millis]:
+        """Places for jobs that are to be parked; from now on newcomers join as well."""
+        places = self._settings.join_line(queue, count, self._clock.now())
+        if queue in self._states:
+            read_at, state = self._states[queue]
+            self._states[queue] = read_at, replace(state, line=replace(state.line, waiting=True, last_place=places[-1]))
+        return places
+
+    def open_line(self, queue: str, last_place: Millis | None, open_from: Millis) -> bool:
+        """Let newcomers go again. See `ports.SettingsStore.open_line`."""
+        opened = self._settings.open_line(queue, last_place, open_from)
+        self.learn(queue, self._settings.read(queue))
+        return opened

@@ -1,0 +1,165 @@
+"""Tickets on their way into a queue: pushed now, pushed with a delay, or their jobs parked; and due marks cleared after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Generic, TypeVar
+
+from ringfence import transitions
+from ringfence.change import Change, Refused
+from ringfence.errors import Unavailable
+from ringfence.job import LINE_MARK, Job, Millis
+from ringfence.pace import Pacer
+from ringfence.ports import Queue, Services
+from ringfence.wire import JobRecord, Ticket, new_ticket
+
+ROWS_AT_ONCE = 16
+"""Rows written at the same time: they are independent, and each write only waits for its answer."""
+
+PARKED_TOGETHER = 100
+"""Jobs parked between two looks at the time."""
+
+Waiting = TypeVar("Waiting", JobRecord, Job)
+Result = TypeVar("Result")
+
+Park = Callable[[Waiting, Millis, str], Change]
+"""Makes the change that parks a job, from the job, its place or time, and its new due mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Generic[Waiting]):
+    """What became of some jobs."""
+
+    pushed: list[Waiting]
+    first_unsent: int | None
+    """The index of the first that is neither pushed nor parked. Of those behind it only ``pushed`` tells."""
+
+
+class Sender:
+    """Sends tickets at their queue's pace. A downstream that fails is told in the answer, not raised."""
+
+    def __init__(self, services: Services, queues: Mapping[str, Queue], pacer: Pacer) -> None:
+        self._services, self._queues, self._pacer = services, queues, pacer
+        self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
+
+    # --- pushing -----------------------------------------------------------------------------------------------------
+
+    def send(self, queue: str, jobs: Sequence[Waiting], park: Park[Waiting], has_time: Callable[[], bool]) -> Sent[Waiting]:
+        """Push as many newcomers as the queue's pace lets through and park the rest behind them, in order.
+
+        Nothing is sent after a failure: when what failed is sent again, it must not find itself overtaken.
+        """
+        try:
+            waits = self._pacer.admit(queue, len(jobs))
+        except Unavailable as fault:
+            self._tell_failed(queue, len(jobs), fault)
+            return Sent([], 0)
+        sent = self.push(queue, jobs[: len(waits)], waits)
+        if sent.first_unsent is not None or len(waits) == len(jobs):
+            return sent
+        parked = self._park_in_line(queue, jobs[len(waits) :], park, has_time)
+        return Sent(sent.pushed, len(waits) + parked if len(waits) + parked < len(jobs) else None)
+
+    def push(self, queue: str, jobs: Sequence[Waiting], waits: Sequence[Millis]) -> Sent[Waiting]:
+        """Push tickets with these delays, which do not fall; those of one second travel together, at its end: never early."""
+        pushed: list[Waiting] = []
+        delays = groupby(range(len(jobs)), key=lambda index: -(-waits[index] // 1_000))
+        for delay_seconds, indices in delays:
+            together = [(index, jobs[index], self._ids.mark()) for index in indices]
+            untaken = self._push_together(queue, [new_ticket(ticket_id, job) for _, job, ticket_id in together], delay_seconds)
+            pushed += [job for _, job, ticket_id in together if ticket_id not in untaken]
+            if untaken:
+                return Sent(pushed, min(index for index, _, ticket_id in together if ticket_id in untaken))
+        return Sent(pushed, None)
+
+    def _push_together(self, queue: str, tickets: Sequence[Ticket], delay_seconds: int) -> set[str]:
+        """The ids of the tickets that were not taken."""
+        reason = None
+        try:
+            untaken = {ticket.ticket_id for ticket in self._queues[queue].push(tickets, delay_seconds)}
+        except Unavailable as fault:
+            untaken, reason = {ticket.ticket_id for ticket in tickets}, str(fault)
+        taken = len(tickets) - len(untaken)
+        self._pacer.pushed(queue, taken)
+        self._telemetry.event("tickets_pushed", queue=queue, count=taken)
+        if untaken:
+            self._telemetry.event("push_failed", queue=queue, count=len(untaken), reason=reason)
+        return untaken
+
+    def release(self, queue: str, jobs: Sequence[Job], waits: Sequence[Millis]) -> Sent[Job]:
+        """Push the tickets of marked jobs, then clear the marks: in this order, for a second ticket is harmless and a lost one
+        is not. A mark that cannot be cleared counts as unsent, though its ticket is pushed."""
+        sent = self.push(queue, jobs, waits)
+        return sent if self.clear(sent.pushed) else Sent(sent.pushed, sent.first_unsent or 0)
+
+    def clear(self, jobs: Sequence[Job]) -> bool:
+        """Clear the due marks of jobs whose tickets are pushed. False if one had to stay: the next run pushes another."""
+        return all(in_parallel(self._clear, jobs))
+
+    def _clear(self, job: Job) -> bool:
+        try:
+            outcome = self._ledger.write(transitions.clear_mark(job, write_id=self._ids.mark()))
+        except Unavailable as fault:
+            self._telemetry.event("mark_kept", job_id=job.job_id, queue=job.queue, reason=str(fault))
+            return False
+        # Refused: claimed meanwhile, or marked anew; the next run looks again.
+        name = "mark_moved" if isinstance(outcome, Refused) else "mark_released"
+        self._telemetry.event(name, job_id=job.job_id, queue=job.queue)
+        return True
+
+    # --- parking -----------------------------------------------------------------------------------------------------
+
+    def park_until_due(self, queue: str, jobs: Sequence[Waiting], park: Park[Waiting], has_time: Callable[[], bool]) -> int:
+        """Let jobs wait on their rows for their own time. Returns how many, from the first, are decided."""
+        return self._park(queue, jobs, [(job.run_at or 0, self._ids.mark()) for job in jobs], park, has_time)
+
+    def _park_in_line(self, queue: str, jobs: Sequence[Waiting], park: Park[Waiting], has_time: Callable[[], bool]) -> int:
+        try:
+            places = self._pacer.join_line(queue, len(jobs))
+        except Unavailable as fault:
+            self._tell_failed(queue, len(jobs), fault)
+            return 0
+        return self._park(queue, jobs, [(place, LINE_MARK + self._ids.mark()) for place in places], park, has_time)
+
+    def _park(
+        self,
+        queue: str,
+        jobs: Sequence[Waiting],
+        marks: Sequence[tuple[Millis, str]],
+        park: Park[Waiting],
+        has_time: Callable[[], bool],
+    ) -> int:
+        for start in range(0, len(jobs), PARKED_TOGETHER):
+            if not has_time():
+                return start
+            together = list(zip(jobs, marks, strict=True))[start : start + PARKED_TOGETHER]
+            decided = in_parallel(lambda each: self._park_one(queue, each[0], park(each[0], *each[1])), together)
+            self._telemetry.event("jobs_parked", queue=queue, count=sum(decided))
+            if not all(decided):
+                return start + decided.index(False)
+        return len(jobs)
+
+    def _park_one(self, queue: str, job: Waiting, change: Change) -> bool:
+        """Whether it is decided: parked, or on another way already and so as good as sent."""
+        try:
+            outcome = self._ledger.write(change)
+        except Unavailable as fault:
+            self._telemetry.event("park_failed", job_id=change.job_id, queue=queue, reason=str(fault))
+            return False
+        # Without a row there is nothing to wait on. Whoever gets the ticket finds that out and sets it aside.
+        return outcome != Refused(None) or self.push(queue, [job], [0]).first_unsent is None
+
+    def _tell_failed(self, queue: str, count: int, fault: Unavailable) -> None:
+        self._telemetry.event("push_failed", queue=queue, count=count, reason=str(fault))
+
+
+def in_parallel(function: Callable[..., Result], items: Iterable[object]) -> list[Result]:
+    """The results in the order of the items, `ROWS_AT_ONCE` of them made at a time."""
+    waiting = list(items)
+    if len(waiting) < 2:
+        return [function(item) for item in waiting]
+    with ThreadPoolExecutor(min(ROWS_AT_ONCE, len(waiting))) as pool:
+        return list(pool.map(function, waiting))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ringfence import App, Context
-from ringfence.app import duration_seconds
 from ringfence.errors import Dead
 
 
@@ -39,19 +38,6 @@ def test_a_wrong_payload_is_dead_with_the_path_of_the_fault(payload: str, told: 
     with pytest.raises(Dead) as fault:
         signup_app().jobs["signup"].decode(payload)
     assert told in str(fault.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("30s", 30), ("2m", 120), ("1h30m", 5_400), ("250ms", 0.25), (5, 5), ("1.5s", 1.5)]
-)
-def test_durations_are_written_as_people_write_them(text: str | float, seconds: float) -> None:
-    assert duration_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "30", "s", "5 s", "2m!", "-1s", "1d"])
-def test_anything_else_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="not a duration"):
-        duration_seconds(text)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
-"""Text made fit for a terminal, and durations as people write them."""
+"""Text made fit for a terminal."""
 
 from __future__ import annotations
 
 import json
 
-import click
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.cli.durations import DURATION
 from ringfence.cli.shown import json_line, safe
 
 
@@ -45,17 +42,3 @@ def test_json_keeps_the_spelling_of_numbers() -> None:
     assert (
         json_line('{"a":\t1.10,\r\n"b": 1E5, "c": "é\x7f😀"}') == '{"a": 1.10,  "b": 1E5, "c": "\\u00e9\\u007f\\ud83d\\ude00"}'
     )
-
-
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [("10", 10), ("10s", 10), ("250ms", 0.25), ("1.5m", 90), ("2h", 7_200), ("7d", 604_800), (" 3 H ", 10_800)],
-)
-def test_durations_are_read(written: str, seconds: float) -> None:
-    assert DURATION.convert(written, None, None) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("written", ["", "s", "-1s", "1w", "1e3", "nan", "inf", "1 2s", "0x10"])
-def test_what_is_no_duration_is_refused(written: str) -> None:
-    with pytest.raises(click.BadParameter):
-        DURATION.convert(written, None, None)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ringfence.durations import seconds_of
 from ringfence.errors import Dead
 from ringfence.retry import Backoff
 from ringfence.settings import MIN_LEASE_SECONDS
@@ -22,18 +23,6 @@ MAX_TIMEOUT_SECONDS = 11.5 * 3600
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def duration_seconds(value: str | float) -> float:
-    """``"30s"``, ``"2m"``, ``"1h30m"``, ``"250ms"`` or a number of seconds. Raises `ValueError` for anything else."""
-    if isinstance(value, int | float):
-        return float(value)
-    parts = _DURATION.findall(value)
-    if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise ValueError(f"{value!r} is not a duration such as '30s', '2m' or '1h30m'")
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +76,8 @@ class App:
         payload's members, checked against their annotations before the first line runs."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"a job's name has 1 to 64 letters, digits, dots, dashes or underscores: {name!r}")
-        lease_seconds = None if lease is None else duration_seconds(lease)
-        timeout_seconds = duration_seconds(timeout)
+        lease_seconds = None if lease is None else seconds_of(lease)
+        timeout_seconds = seconds_of(timeout)
         if lease_seconds is not None and lease_seconds < MIN_LEASE_SECONDS:
             raise ValueError(f"the lease of {name} is below {MIN_LEASE_SECONDS} s: a heartbeat could not keep it")
         if max_attempts is not None and max_attempts < 1:

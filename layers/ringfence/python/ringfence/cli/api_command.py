@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ringfence.cli import exit_codes
-from ringfence.cli.durations import DURATION
+from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
 from ringfence.errors import RingfenceError, Unreachable
 

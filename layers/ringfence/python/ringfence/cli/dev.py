@@ -16,7 +16,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
-from ringfence.cli.durations import DURATION
+from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
 from ringfence.cli.program import program
 from ringfence.cli.template_option import template_option

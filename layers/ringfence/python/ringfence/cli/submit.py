@@ -9,7 +9,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import api_command
-from ringfence.cli.durations import DURATION
+from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output, error_document
 from ringfence.cli.payloads import checked, payload_option
 from ringfence.cli.program import program

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from ringfence.retry import Backoff
+from ringfence.memory.clock import ManualClock
+from ringfence.retry import Backoff, Pauses
 
 
 def test_c44_a_thousand_failures_spread_over_their_window() -> None:
@@ -31,3 +32,30 @@ def test_an_asked_minimum_is_honoured_and_still_spread() -> None:
 
 def test_a_negative_minimum_means_none() -> None:
     assert Backoff().delay(1, random.Random(7), at_least_seconds=-5.0) >= 0.0
+
+
+def test_tries_end_when_they_are_used_up() -> None:
+    clock = ManualClock()
+    pauses = Pauses(Backoff(base_seconds=1.0), clock, random.Random(7), tries=3)
+    assert [pauses.another_try() for _ in range(4)] == [True, True, False, False]
+    slept = clock.monotonic()
+    assert 0.0 < slept <= 1.0 + 2.0
+    assert pauses.failed == 4
+
+
+def test_tries_end_before_a_pause_that_would_outlast_the_time() -> None:
+    clock = ManualClock()
+    pauses = Pauses(Backoff(base_seconds=8.0, cap_seconds=8.0), clock, random.Random(7), seconds=30.0)
+    while pauses.another_try():
+        assert clock.monotonic() <= 30.0
+    assert pauses.failed > 4
+    assert 22.0 <= clock.monotonic() <= 30.0
+
+
+def test_a_pause_is_as_long_as_was_asked_for_or_is_not_made() -> None:
+    clock = ManualClock()
+    pauses = Pauses(Backoff(base_seconds=0.0), clock, random.Random(7), seconds=5.0)
+    assert pauses.another_try(at_least_seconds=4.0)
+    assert clock.monotonic() == 4.0
+    assert not pauses.another_try(at_least_seconds=2.0)
+    assert clock.monotonic() == 4.0

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from ringfence.errors import Unavailable
 from ringfence.ports import Services
-from ringfence.retry import Backoff
+from ringfence.retry import Backoff, Pauses
 
 PATIENCE_SECONDS = 20.0
 """How long an owner repeats a call while its heartbeat keeps the lease."""
 
-PAUSES = Backoff(base_seconds=0.05, cap_seconds=2.0)
+BACKOFF = Backoff(base_seconds=0.05, cap_seconds=2.0)
 
 Result = TypeVar("Result")
 
@@ -22,15 +22,10 @@ def patiently(call: Callable[[], Result], services: Services) -> Result:
 
     Only for calls that may be sent twice: a `Change` recognises its own write, a read does nothing.
     """
-    clock = services.clock
-    give_up_at = clock.monotonic() + PATIENCE_SECONDS
-    tries = 0
+    pauses = Pauses(BACKOFF, services.clock, services.random_source, seconds=PATIENCE_SECONDS)
     while True:
-        tries += 1
         try:
             return call()
         except Unavailable:
-            pause_seconds = PAUSES.delay(tries, services.random_source)
-            if clock.monotonic() + pause_seconds >= give_up_at:
+            if not pauses.another_try():
                 raise
-            clock.sleep(pause_seconds)

@@ -11,7 +11,7 @@ from ringfence.aws.failures import FAILURES, code_of, may_pass, unavailable
 from ringfence.aws.rows import Item
 from ringfence.errors import Unavailable
 from ringfence.ports import Clock
-from ringfence.retry import Backoff
+from ringfence.retry import Backoff, Pauses
 
 CONFLICTS = frozenset({"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException"})
 """Another write holds the item just now.
@@ -43,38 +43,19 @@ def get_all(client: Any, table: str, keys: Sequence[Item], clock: Clock, *, cons
     found: list[Item] = []
     for start in range(0, len(keys), MAX_GET_ITEMS):
         wanted: Sequence[Item] = keys[start : start + MAX_GET_ITEMS]
-        for pause in _pauses(clock):
+        pauses = _fruitless_rounds(clock)
+        while wanted:
             with calling("read from the ledger"):
                 reply = client.batch_get_item(RequestItems={table: {"Keys": list(wanted), "ConsistentRead": consistent}})
             got = reply.get("Responses", {}).get(table, [])
             found += got
             wanted = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-            if not wanted:
-                break
-            # A reply holds at most 16 MB: what is left over then is no sign of a throttle.
-            pause(fruitless=not got)
-        if wanted:
-            raise Unavailable("cannot read from the ledger: throttled")
+            if got:  # a reply holds at most 16 MB: what is left over then is no sign of a throttle
+                pauses = _fruitless_rounds(clock)
+            if wanted and not pauses.another_try():
+                raise Unavailable("cannot read from the ledger: throttled")
     return found
 
 
-class _Pause:
-    """Waits with full jitter between the rounds of a batch, until too many in a row brought nothing."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._fruitless, self._random = clock, 0, random.Random()
-
-    @property
-    def spent(self) -> bool:
-        return self._fruitless >= FRUITLESS_ROUNDS
-
-    def __call__(self, *, fruitless: bool) -> None:
-        self._fruitless = self._fruitless + 1 if fruitless else 0
-        if not self.spent:
-            self._clock.sleep(BACKOFF.delay(max(1, self._fruitless), self._random))
-
-
-def _pauses(clock: Clock) -> Iterator[_Pause]:
-    pause = _Pause(clock)
-    while not pause.spent:
-        yield pause
+def _fruitless_rounds(clock: Clock) -> Pauses:
+    return Pauses(BACKOFF, clock, random.Random(), tries=FRUITLESS_ROUNDS)

@@ -9,7 +9,7 @@ from typing import Any
 from ringfence.aws.chunks import chunks
 from ringfence.aws.failures import FAILURES, code_of, may_pass
 from ringfence.ports import Clock, LogEntry, Telemetry
-from ringfence.retry import Backoff
+from ringfence.retry import Backoff, Pauses
 
 MAX_RECORDS = 500
 """https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html"""
@@ -45,15 +45,14 @@ class KinesisLog:
     def append(self, entries: Sequence[LogEntry]) -> list[str | None]:
         """See `ringfence.ports.Log.append`. Takes at most about `BUDGET_SECONDS` and one call's timeouts."""
         attempt = _Append(self._client, self._stream, entries, self._clock.monotonic() + BUDGET_SECONDS, self._clock)
-        for number in range(1, ATTEMPTS + 1):
+        pauses = Pauses(BACKOFF, self._clock, self._random, seconds=BUDGET_SECONDS, tries=ATTEMPTS)
+        while True:
             attempt.put_pending()
             if not attempt.pending:
                 break
-            delay_seconds = BACKOFF.delay(number, self._random)
-            if number == ATTEMPTS or attempt.hopeless or attempt.too_late(delay_seconds):
+            if attempt.hopeless or not pauses.another_try():
                 self._tell_failed(attempt)
                 break
-            self._clock.sleep(delay_seconds)
         return attempt.sequences
 
     def _tell_failed(self, attempt: _Append) -> None:
@@ -79,13 +78,10 @@ class _Append:
         self.hopeless = False
         """The service said no in a way that asking again will not change."""
 
-    def too_late(self, in_seconds: float = 0.0) -> bool:
-        return self._clock.monotonic() + in_seconds > self._give_up_at
-
     def put_pending(self) -> None:
         """Send every pending entry once, in as few requests as the limits allow."""
         for chunk in list(chunks(self.pending, self._bytes_of, max_items=MAX_RECORDS, max_bytes=MAX_REQUEST_BYTES)):
-            if self.hopeless or self.too_late():
+            if self.hopeless or self._clock.monotonic() > self._give_up_at:
                 break
             self._put(chunk)
         self.pending = [index for index in self.pending if self.sequences[index] is None]

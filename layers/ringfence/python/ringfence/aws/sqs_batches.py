@@ -10,7 +10,7 @@ from typing import Any
 from ringfence.aws.chunks import chunks
 from ringfence.aws.failures import FAILURES, THROTTLES, code_of, short_code
 from ringfence.ports import Clock, Telemetry
-from ringfence.retry import Backoff
+from ringfence.retry import Backoff, Pauses
 
 MAX_ENTRIES = 10
 """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html"""
@@ -78,7 +78,8 @@ class Batches:
         """The entries that failed, and what the call itself raised, if it did."""
         final: list[EntryFailure] = []
         pending = list(chunk)
-        for attempt in range(1, ENTRY_ATTEMPTS + 1):
+        pauses = Pauses(BACKOFF, self._clock, self._random, tries=ENTRY_ATTEMPTS)
+        while True:
             try:
                 reply = call(QueueUrl=self._url, Entries=[{"Id": str(index), **entries[index]} for index in pending])
             except FAILURES as failure:
@@ -86,11 +87,9 @@ class Batches:
             failures = _failures(reply, pending)
             passing = [failure for failure in failures if not failure.ours]
             final += [failure for failure in failures if failure.ours]
-            if not passing or attempt == ENTRY_ATTEMPTS:
+            if not passing or not pauses.another_try():
                 return final + passing, None
             pending = [failure.index for failure in passing]
-            self._clock.sleep(BACKOFF.delay(attempt, self._random))
-        raise AssertionError("the last attempt returns")
 
     def _tell(self, operation: str, failures: Sequence[EntryFailure]) -> None:
         worth_telling = [failure for failure in failures if not failure.stale]

@@ -16,6 +16,7 @@ from ringfence.errors import Rejected, RingfenceError, Unavailable
 from ringfence.http.documents import EntriesDocument, EntryDocument
 from ringfence.http.submissions import MAX_JOBS
 from ringfence.ports import Clock
+from ringfence.retry import Pauses
 
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 """The API takes 6 MB as Lambda counts them: the body is a JSON string in the event, where each quote and backslash is two
@@ -72,27 +73,23 @@ class BatchSender:
 
     def submit(self, batch: Sequence[Encoded]) -> list[Outcome]:
         """An outcome for each job, in their order. Never raises for what befell jobs."""
-        deadline = self._clock.monotonic() + self._retry_seconds
+        pauses = Pauses(BACKOFF, self._clock, self._random, seconds=self._retry_seconds)
         outcomes: list[Outcome] = [Unavailable() for _ in batch]
         waiting = list(range(len(batch)))
-        rounds = 0
         while waiting:
-            rounds += 1
+            spent = False
             try:
                 answered = _one_round(self._send, [batch[index] for index in waiting])
             except Unavailable as fault:  # the request as a whole, after all its tries
                 answered = [fault] * len(waiting)
-                deadline = self._clock.monotonic()
+                spent = True
             for index, outcome in zip(waiting, answered, strict=True):
                 outcomes[index] = outcome
             refused_for_now = [outcome for outcome in answered if isinstance(outcome, Unavailable)]
             waiting = [index for index in waiting if isinstance(outcomes[index], Unavailable)]
             asked = max((outcome.retry_after_seconds for outcome in refused_for_now), default=0.0)
-            pause = BACKOFF.delay(rounds, self._random, asked)
-            if waiting and self._clock.monotonic() + pause > deadline:
+            if waiting and (spent or not pauses.another_try(asked)):
                 break
-            if waiting:
-                self._clock.sleep(pause)
         return outcomes
 
 

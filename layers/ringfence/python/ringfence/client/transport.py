@@ -21,7 +21,7 @@ from ringfence.errors import NotFound, Rejected, Unavailable, Unreachable
 from ringfence.http.local_names import is_local
 from ringfence.http.reply import PROBLEM_TYPES, Problem
 from ringfence.ports import Clock
-from ringfence.retry import Backoff
+from ringfence.retry import Backoff, Pauses
 
 BACKOFF = Backoff(base_seconds=0.2, cap_seconds=5.0)
 WORTH_ANOTHER_TRY = frozenset({429, 502, 503, 504})
@@ -90,10 +90,9 @@ class Transport:
         within ``retry_seconds``. ``wait_seconds``: how long the API may hold the request beyond the usual timeout;
         ``returned``: refusals that the caller wants to see as answers.
         """
-        deadline = self._clock.monotonic() + self._retry_seconds
-        tries = 0
+        pauses = Pauses(BACKOFF, self._clock, self._random, seconds=self._retry_seconds)
         while True:
-            tries += 1
+            tries = pauses.failed + 1
             try:
                 answer = self._send(method, path, body, headers or {}, self._timeout_seconds + wait_seconds, tries)
             except (OSError, http.client.HTTPException) as fault:
@@ -107,10 +106,8 @@ class Transport:
                     raise error_of(problem)
                 asked_seconds = _retry_after(answer)
                 failure = Unavailable(problem.detail, retry_after_seconds=asked_seconds or 1.0)
-            pause = BACKOFF.delay(tries, self._random, asked_seconds)
-            if self._clock.monotonic() + pause > deadline:
+            if not pauses.another_try(asked_seconds):
                 raise failure
-            self._clock.sleep(pause)
 
     def close(self) -> None:
         """Close every connection that no call is using."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from ringfence import App, Context
+from ringfence.errors import Unavailable
+from ringfence.ids import shard_of
 from ringfence.job import State
 from ringfence.memory.queue import MemoryQueue
+from ringfence.ports import DUE_SHARDS
 from ringfence.testing.faults import Faulty, unavailable
 from ringfence.testing.system import MemorySystem
 from ringfence.timers import LOOK_AHEAD_SECONDS
@@ -120,3 +125,14 @@ def test_an_unfinished_job_in_the_last_resort_gets_a_new_ticket_and_an_ended_one
     assert decode_ticket(body).ticket_id != "old"
     assert [kept.data for kept in here.quarantine.items()] == [b"hello"]
     assert here.last_resort.bodies() == []
+
+
+def test_one_throttled_shard_does_not_keep_the_others_waiting_and_is_told_at_the_end() -> None:
+    throttled = [unavailable("due", call=None, where=lambda shard, *_: shard == 0)]
+    here = MemorySystem(app(), wrap=lambda name, port: Faulty(port, throttled) if name == "ledger" else port)
+    jobs = [scheduled(here) for _ in range(40)]
+    here.clock.sleep(3_600)
+    with pytest.raises(Unavailable):
+        here.timers.run()
+    waiting = [job_id for job_id in jobs if here.job(job_id).due_id is not None]
+    assert waiting == [job_id for job_id in jobs if shard_of(job_id, DUE_SHARDS) == 0]

@@ -25,7 +25,7 @@ LEVELS: Mapping[str, int] = {
     "push_failed": logging.WARNING,
     "release_failed": logging.WARNING,
     "relay_held": logging.WARNING,
-    "bury_refused": logging.WARNING,
+    "timers_held": logging.WARNING,
     "claim_failed": logging.WARNING,
     "message_failed": logging.WARNING,
     "aws_call_failed": logging.WARNING,

@@ -7,10 +7,11 @@ after it, only if it is still the same mark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from ringfence import transitions
 from ringfence.change import Change
-from ringfence.errors import Poisoned
+from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job, Millis
 from ringfence.line import Lines
 from ringfence.pace import Pacer
@@ -53,18 +54,22 @@ class Timers:
         self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
         self._settings, self._pacer = settings, pacer
         self._sender = Sender(services, queues, pacer)
+        self._unavailable: Unavailable | None = None
 
     def run(self, remaining_seconds: Callable[[], float] = lambda: float("inf"), *, linger: bool = False) -> dict[str, int]:
         """Release what is due, then the lines of parked jobs, and drain the last resort. Returns how many of each.
 
         ``remaining_seconds`` says how long this invocation may still take. With ``linger`` it takes that long while a line
         waits for nothing but room in its queue: once a minute would be too seldom to fill it.
+
+        Raises `Unavailable` at the end, after everything else has had its turn, if some part of it met one.
         """
+        self._unavailable = None
 
         def has_time() -> bool:
             return remaining_seconds() > STOP_SECONDS
 
-        drained = self._drain_last_resort(has_time)
+        drained = self._part("last resort", lambda: self._drain_last_resort(has_time))
         lines = Lines(self._services, self._queues, self._pacer)
         released = 0
         while True:
@@ -75,8 +80,20 @@ class Timers:
             served = lines.serve(states, has_time)
             released += served.released
             if not (linger and served.look_again and has_time()):
-                return {"released": released, "drained": drained}
+                break
             self._services.clock.sleep(LINGER_SECONDS)
+        if self._unavailable is not None:
+            raise self._unavailable
+        return {"released": released, "drained": drained}
+
+    def _part(self, name: str, work: Callable[[], int]) -> int:
+        """What ``work`` counts. A partition or queue out of reach does not stop the parts that come after it."""
+        try:
+            return work()
+        except Unavailable as fault:
+            self._telemetry.event("timers_held", part=name, reason=str(fault))
+            self._unavailable = fault
+            return 0
 
     # --- what is due -------------------------------------------------------------------------------------------------
 
@@ -84,18 +101,25 @@ class Timers:
         released = 0
         held_back: dict[str, list[Job]] = {}
         for shard in range(DUE_SHARDS):
-            for page in self._due_pages(shard, has_time):
-                for queue, jobs in page.items():
-                    if queue not in self._queues:
-                        self._bury(queue, jobs)
-                    elif self._pacer.is_free(queue):
-                        released += self._release_free(queue, jobs)
-                    else:
-                        held_back.setdefault(queue, []).extend(jobs)
-                if sum(map(len, held_back.values())) >= HELD_BACK_TOGETHER:
-                    released += self._send_paced(held_back, has_time)
-                    held_back = {}
-        return released + self._send_paced(held_back, has_time)
+            released += self._part(f"shard {shard}", partial(self._release_shard, shard, held_back, has_time))
+        return released + self._part("paced", lambda: self._send_paced(held_back, has_time))
+
+    def _release_shard(self, shard: int, held_back: dict[str, list[Job]], has_time: Callable[[], bool]) -> int:
+        """Release the due jobs of queues without a pace; add the others to ``held_back``, and send those once they are many."""
+        released = 0
+        for page in self._due_pages(shard, has_time):
+            for queue, jobs in page.items():
+                if queue not in self._queues:
+                    self._bury(queue, jobs)
+                elif self._pacer.is_free(queue):
+                    released += self._release_free(queue, jobs)
+                else:
+                    held_back.setdefault(queue, []).extend(jobs)
+            if sum(map(len, held_back.values())) >= HELD_BACK_TOGETHER:
+                gathered = dict(held_back)
+                held_back.clear()
+                released += self._send_paced(gathered, has_time)
+        return released
 
     def _due_pages(self, shard: int, has_time: Callable[[], bool]) -> Iterator[dict[str, list[Job]]]:
         """The jobs of a shard that are due before the next run, by queue, page after page: what cannot be released does not

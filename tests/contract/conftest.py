@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,26 @@ def dynamodb_client() -> Any:
 def store(dynamodb_client: Any, ledger_definition: Mapping[str, Any]) -> Iterator[Store]:
     with mock_aws():
         yield _with_tables(dynamodb_client, ledger_definition)
+
+
+class OneAtATime:
+    """A client whose calls do not overlap: moto's threads are not atomic, and DynamoDB's conditions are."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._lock = client, threading.Lock()
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**request: Any) -> Any:
+            with self._lock:
+                return getattr(self._client, operation)(**request)
+
+        return call
+
+
+@pytest.fixture
+def one_at_a_time(store: Store) -> OneAtATime:
+    """The store's client, for tests with threads."""
+    return OneAtATime(store.client)
 
 
 def _with_tables(client: Any, defined: Mapping[str, Any]) -> Store:

@@ -89,9 +89,10 @@ def test_a_written_row_whose_text_cannot_be_read_just_now_is_found_to_be_ours(
         ("GetItem", lambda ledger: ledger.get("x")),
         ("GetItem", lambda ledger: ledger.read_item("Users", {"email": "a"})),
         ("Query", lambda ledger: ledger.due(0, 0, 1)),
+        ("Query", lambda ledger: ledger.line("default", 1)),
         ("Query", lambda ledger: ledger.list_jobs("acme", ["default"])),
     ],
-    ids=["get", "read_item", "due", "list_jobs"],
+    ids=["get", "read_item", "due", "line", "list_jobs"],
 )
 def test_reads_that_meet_a_throttle_are_unavailable(
     ledger: DynamoLedger, store: Any, operation: str, read: Callable[[DynamoLedger], object]

@@ -137,8 +137,8 @@ class Limiter(Protocol):
         """How long each of ``count`` tickets has to wait from now, in milliseconds, none less than the one before.
 
         Only those that wait no longer than ``within`` are reserved and returned, so the list may be shorter or empty. Never
-        more than rate · w + burst of all that were given out fall into a window w, whoever asked and however the rate was
-        changed meanwhile (then it is the higher one). What is reserved is used up, whether a ticket goes then or not.
+        more than rate · w + burst of all that were given out fall into a window w, whoever asked; where they were changed
+        meanwhile, the highest rate and the largest burst count. What is reserved is used up, whether a ticket goes or not.
         """
         ...
 
@@ -208,6 +208,14 @@ class Ledger(Protocol):
 
         Recognises an own write whose reply was lost (`change.is_own_write`) as written. Raises `EffectRefused` when the row's
         condition held and an effect's did not. Nothing is retried here beyond what the SDK does.
+        """
+        ...
+
+    def write_many(self, changes: Sequence[Change]) -> list[Written | Refused | None]:
+        """Carry out changes of different jobs, each for itself; None stands for `Unavailable`, which is not raised here.
+
+        For many at once whose rows nobody else is likely to write just now. ``Written.job`` may be what the change makes of
+        the row that it says it saw.
         """
         ...
 

@@ -76,9 +76,7 @@ def reserve(
 
 
 def _arrival(reserved: Reserved, rate: Rate, earliest: Micros) -> Micros:
-    """The theoretical arrival under the rate of now: what is owed is a number of tickets, so a change of the rate stretches or
-    shortens the time it takes; and never more is owed than a burst, whatever the burst was before."""
+    """The theoretical arrival under the rate of now: what is owed is a number of tickets, and a change of the rate stretches or
+    shortens the time in which they are made up for."""
     owed = max(0, reserved.arrival - earliest)
-    if reserved.interval_nanos != rate.interval_nanos:
-        owed = -(-owed * rate.interval_nanos // reserved.interval_nanos)
-    return earliest + min(owed, rate.spans(rate.burst))
+    return earliest + -(-owed * rate.interval_nanos // reserved.interval_nanos)

@@ -9,18 +9,25 @@ from itertools import groupby
 from typing import Generic, TypeVar
 
 from ringfence import transitions
-from ringfence.change import Change, Refused
+from ringfence.change import Change, Refused, Written
 from ringfence.errors import Unavailable
 from ringfence.job import LINE_MARK, Job, Millis
 from ringfence.pace import Pacer
 from ringfence.ports import Queue, Services
+from ringfence.retry import Backoff, Pauses
 from ringfence.wire import JobRecord, Ticket, new_ticket
 
-ROWS_AT_ONCE = 16
-"""Rows written at the same time: they are independent, and each write only waits for its answer."""
+AT_ONCE = 16
+"""Calls to the ledger at the same time: they are independent, and each only waits for its answer."""
 
-PARKED_TOGETHER = 100
+WRITTEN_TOGETHER = 25
+"""Rows in one of these calls."""
+
+PARKED_TOGETHER = AT_ONCE * WRITTEN_TOGETHER
 """Jobs parked between two looks at the time."""
+
+PARK_ROUNDS = 4
+PARK_BACKOFF = Backoff(base_seconds=0.1, cap_seconds=1.0)
 
 Waiting = TypeVar("Waiting", JobRecord, Job)
 Result = TypeVar("Result")
@@ -132,34 +139,51 @@ class Sender:
         park: Park[Waiting],
         has_time: Callable[[], bool],
     ) -> int:
+        """Park jobs with these new due marks. Returns how many, from the first, are decided: parked, or on another way already
+        and so as good as sent."""
         for start in range(0, len(jobs), PARKED_TOGETHER):
             if not has_time():
                 return start
-            together = list(zip(jobs, marks, strict=True))[start : start + PARKED_TOGETHER]
-            decided = in_parallel(lambda each: self._park_one(queue, each[0], park(each[0], *each[1])), together)
+            together = slice(start, start + PARKED_TOGETHER)
+            changes = [park(job, *mark) for job, mark in zip(jobs[together], marks[together], strict=True)]
+            outcomes = self._write_many(queue, changes)
+            decided = [self._is_parked(queue, job, outcome) for job, outcome in zip(jobs[together], outcomes, strict=True)]
             self._telemetry.event("jobs_parked", queue=queue, count=sum(decided))
             if not all(decided):
                 return start + decided.index(False)
         return len(jobs)
 
-    def _park_one(self, queue: str, job: Waiting, change: Change) -> bool:
-        """Whether it is decided: parked, or on another way already and so as good as sent."""
-        try:
-            outcome = self._ledger.write(change)
-        except Unavailable as fault:
-            self._telemetry.event("park_failed", job_id=change.job_id, queue=queue, reason=str(fault))
-            return False
-        # Without a row there is nothing to wait on. Whoever gets the ticket finds that out and sets it aside.
-        return outcome != Refused(None) or self.push(queue, [job], [0]).first_unsent is None
+    def _write_many(self, queue: str, changes: Sequence[Change]) -> list[Written | Refused | None]:
+        """Some writes at a time, and again what could not be decided: a throttle must not turn the order around."""
+        outcomes: list[Written | Refused | None] = [None] * len(changes)
+        pauses = Pauses(PARK_BACKOFF, self._services.clock, self._services.random_source, tries=PARK_ROUNDS)
+        while True:
+            left = [index for index, outcome in enumerate(outcomes) if outcome is None]
+            slices = [left[start : start + WRITTEN_TOGETHER] for start in range(0, len(left), WRITTEN_TOGETHER)]
+            written = in_parallel(lambda indices: self._ledger.write_many([changes[index] for index in indices]), slices)
+            for indices, answers in zip(slices, written, strict=True):
+                for index, answer in zip(indices, answers, strict=True):
+                    outcomes[index] = answer
+            if None not in outcomes:
+                return outcomes
+            self._telemetry.event("park_failed", queue=queue, count=outcomes.count(None))
+            if not pauses.another_try():
+                return outcomes
+
+    def _is_parked(self, queue: str, job: Waiting, outcome: Written | Refused | None) -> bool:
+        if outcome == Refused(None):
+            # Without a row there is nothing to wait on. Whoever gets the ticket finds that out and sets it aside.
+            return self.push(queue, [job], [0]).first_unsent is None
+        return outcome is not None
 
     def _tell_failed(self, queue: str, count: int, fault: Unavailable) -> None:
         self._telemetry.event("push_failed", queue=queue, count=count, reason=str(fault))
 
 
 def in_parallel(function: Callable[..., Result], items: Iterable[object]) -> list[Result]:
-    """The results in the order of the items, `ROWS_AT_ONCE` of them made at a time."""
+    """The results in the order of the items, `AT_ONCE` of them made at a time."""
     waiting = list(items)
     if len(waiting) < 2:
         return [function(item) for item in waiting]
-    with ThreadPoolExecutor(min(ROWS_AT_ONCE, len(waiting))) as pool:
+    with ThreadPoolExecutor(min(AT_ONCE, len(waiting))) as pool:
         return list(pool.map(function, waiting))

@@ -15,6 +15,7 @@ from ringfence.aws.expressions import Placeholders
 from ringfence.aws.failures import code_of
 from ringfence.aws.line import LineReader
 from ringfence.aws.listing import Listing
+from ringfence.aws.many_writes import ManyWrites
 from ringfence.aws.rows import Item
 from ringfence.change import Change, Refused, Written, apply, holds, is_own_write
 from ringfence.effect_rules import bad_effect, unknown_tables
@@ -36,6 +37,7 @@ class DynamoLedger:
         self._texts = texts.Texts(client, table_name)
         self._listing = Listing(client, table_name, clock)
         self._lines = LineReader(client, table_name, clock)
+        self._many = ManyWrites(client, table_name, clock, alone=self.write, judged=self._judged)
 
     # --- registering -------------------------------------------------------------------------------------------------
 
@@ -202,6 +204,10 @@ class DynamoLedger:
                     return self._after_mismatch(change, failure)
             raise
         return Written(apply(change, change.seen))
+
+    def write_many(self, changes: Sequence[Change]) -> list[Written | Refused | None]:
+        """Carry out changes of many jobs. See `ports.Ledger.write_many`."""
+        return self._many.write(changes)
 
     def write_effects(self, held: Change, effects: Sequence[Effect], *, request_token: str) -> Refused | None:
         """Carry out effects while the row's condition holds. See `ports.Ledger.write_effects`."""

@@ -1,7 +1,7 @@
 """The limiter on DynamoDB: one item per queue, written by compare-and-set.
 
-Time is the caller's: what is stored says how far others have come, so a clock that lags makes its owner's tickets wait longer,
-never leave earlier than they are due in the schedule.
+Time is the caller's. What is stored says how far others have come, so a clock that lags makes its owner's tickets wait longer
+and never lets them leave before their time in the schedule; one that runs ahead takes the schedule along, and the others wait.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ringfence.ids import Ids, RandomIds
 from ringfence.job import Millis
 from ringfence.ports import Clock
 from ringfence.rate import Rate, Reserved
-from ringfence.retry import Backoff
+from ringfence.retry import Backoff, Pauses
 
 SORT_KEY = "pace"
 
 TRIES = 20
 """How often a reservation is made again because another was faster. With a relay for each shard they rarely meet twice."""
 
-PAUSES = Backoff(base_seconds=0.01, cap_seconds=0.2)
+BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.2)
 
 
 class DynamoLimiter:
@@ -46,7 +46,8 @@ class DynamoLimiter:
     def reserve(self, queue: str, count: int, rate: Rate, within: Millis | None = None) -> list[Millis]:
         """See `ports.Limiter.reserve`."""
         within_micros = None if within is None else within * 1_000
-        for attempt in range(1, TRIES + 1):
+        pauses = Pauses(BACKOFF, self._clock, self._random, tries=TRIES)
+        while True:
             seen = self._seen.get(queue)
             before = None if seen is None else _reserved(seen)
             after, waits = gcra.reserve(before, rate, count, self._clock.now() * 1_000, within_micros)
@@ -54,8 +55,8 @@ class DynamoLimiter:
                 return waits  # others can only have reserved more since
             if self._replace(queue, seen, _item(queue, after, self._ids.mark())):
                 return waits
-            self._clock.sleep(PAUSES.delay(attempt, self._random) if attempt > 1 else 0.0)
-        raise Unavailable(f"cannot reserve in queue {queue}: too many do at once")
+            if not pauses.another_try():
+                raise Unavailable(f"cannot reserve in queue {queue}: too many do at once")
 
     def _replace(self, queue: str, seen: Item | None, item: Item) -> bool:
         unchanged: dict[str, Any] = (

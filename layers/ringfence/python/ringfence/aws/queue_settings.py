@@ -24,9 +24,9 @@ SORT_KEY_PREFIX = "queue#"
 TRIES = 10
 """How often places are asked for again because the line or the clock moved on in between."""
 
-# Not "c", "da" or "xa": those are the range keys of the indexes.
+# Not "c", "da" or "xa": those are the range keys of the indexes. Nor a reserved word, such as "of".
 _ATTRIBUTES = {"rate_per_second": "ra", "burst": "bu", "paused": "pa", "high_water_mark": "hw"}
-_LAST_PLACE, _WAITING, _OPEN_FROM = "lp", "wt", "of"
+_LAST_PLACE, _WAITING, _OPEN_FROM = "lp", "wt", "lo"
 
 
 class DynamoSettings:

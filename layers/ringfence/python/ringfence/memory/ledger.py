@@ -60,6 +60,10 @@ class MemoryLedger:
             written = self._rows[change.job_id] = apply(change, row)
             return Written(written)
 
+    def write_many(self, changes: Sequence[Change]) -> list[Written | Refused | None]:
+        """See `ports.Ledger.write_many`."""
+        return [self.write(change) for change in changes]
+
     def write_effects(self, held: Change, effects: Sequence[Effect], *, request_token: str) -> Refused | None:
         """See `ports.Ledger.write_effects`. A token that was used is remembered: the same request again has no effect."""
         with self._lock:

@@ -15,13 +15,24 @@ from ringfence.memory.clock import ManualClock
 from ringfence.ports import Ledger
 from ringfence.testing.given import Given
 from ringfence.testing.ledger_effects import LedgerEffects
+from ringfence.testing.ledger_line import LedgerLine, LedgerManyChanges
 from ringfence.testing.ledger_listing import LedgerDue, LedgerListing, LedgerRegistering
 from ringfence.testing.ledger_texts import LedgerTexts
 from ringfence.testing.ledger_transitions import LedgerTransitions
 from ringfence.testing.ledger_values import LedgerValues
 
 
-class LedgerContract(LedgerRegistering, LedgerTransitions, LedgerTexts, LedgerEffects, LedgerValues, LedgerDue, LedgerListing):
+class LedgerContract(
+    LedgerRegistering,
+    LedgerTransitions,
+    LedgerTexts,
+    LedgerEffects,
+    LedgerValues,
+    LedgerDue,
+    LedgerLine,
+    LedgerManyChanges,
+    LedgerListing,
+):
     """All that `ringfence.ports.Ledger` promises."""
 
     @pytest.fixture

@@ -1,0 +1,623 @@
+"""The pace of a queue, through the whole system in memory: what is pushed now, pushed with a delay, or parked, and in what
+order the parked are released (must hold 1, 2 and 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ringfence import App, Context, Retry
+from ringfence.gateway import Accepted, Submission
+from ringfence.job import LINE_MARK, State
+from ringfence.memory.clock import ManualClock
+from ringfence.pace import HORIZON_SECONDS, SETTINGS_SECONDS
+from ringfence.testing.faults import Fault, Faulty, lie, unavailable
+from ringfence.testing.limiter_contract import ensure_within_rate
+from ringfence.testing.system import MemorySystem
+from ringfence.wire import Ticket, decode_ticket
+
+
+def app() -> App:
+    made = App()
+
+    @made.job("noop")
+    def noop(ctx: Context) -> None: ...
+
+    @made.job("fails", max_attempts=3)
+    def fails(ctx: Context) -> None:
+        raise Retry("again", after_seconds=5)
+
+    return made
+
+
+def system(**settings: Any) -> MemorySystem:
+    here = MemorySystem(app())
+    here.queue_settings.change("default", settings)
+    return here
+
+
+def faulty(port_name: str, *script: Fault, **settings: Any) -> MemorySystem:
+    here = MemorySystem(app(), wrap=lambda name, port: Faulty(port, script) if name == port_name else port)
+    here.queue_settings.change("default", settings)
+    return here
+
+
+def submitted(here: MemorySystem, count: int, queue: str = "default", **more: Any) -> list[str]:
+    answers = here.gateway.submit("default", [Submission(name="noop", payload="{}", queue=queue, **more)] * count)
+    return [answer.job.job_id for answer in answers if isinstance(answer, Accepted)]
+
+
+def tickets(here: MemorySystem, queue: str = "default") -> list[str]:
+    return [decode_ticket(body).job_id for body in here.memory_queues[queue].bodies()]
+
+
+def parked(here: MemorySystem) -> list[str]:
+    """Who stands in line, the first first."""
+    return [job.job_id for job in here.memory_ledger.line("default", 10**6)]
+
+
+def drained(here: MemorySystem, most: int = 10**6, queue: str = "default") -> list[str]:
+    """What a worker gets now, taken out of the queue."""
+    leases = here.memory_queues[queue].lease(most, 30)
+    here.memory_queues[queue].acknowledge(leases)
+    return [decode_ticket(lease.body).job_id for lease in leases]
+
+
+def over_time(here: MemorySystem, seconds: int, *, each: float = 1.0) -> list[tuple[float, str]]:
+    """What workers get second after second, while timers run as in `ringfence dev`."""
+    got: list[tuple[float, str]] = []
+    start = here.clock.now()
+    for _ in range(round(seconds / each)):
+        got += [(here.clock.now() - start, job_id) for job_id in drained(here)]
+        here.timers.run()
+        got += [(here.clock.now() - start, job_id) for job_id in drained(here)]
+        here.clock.sleep(each)
+    return got
+
+
+# --- without a pace --------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_without_limits_asks_neither_limiter_nor_depth() -> None:
+    class Untouchable:
+        def __getattr__(self, method: str) -> Any:
+            raise AssertionError(f"{method} was called")
+
+    class NoDepth:
+        def __init__(self, queue: Any) -> None:
+            self._queue = queue
+
+        def __getattr__(self, method: str) -> Any:
+            if method == "depth":
+                raise AssertionError("depth was called")
+            return getattr(self._queue, method)
+
+    def wrap(name: str, port: Any) -> Any:
+        return Untouchable() if name == "limiter" else NoDepth(port) if name == "queue:default" else port
+
+    here = MemorySystem(app(), wrap=wrap)
+    job_ids = submitted(here, 250)
+    assert here.run_relay() is None
+    assert tickets(here) == job_ids
+
+
+def test_settings_are_read_once_in_three_seconds_and_a_change_is_in_force_within_five() -> None:
+    reads: list[str] = []
+
+    class Counted:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def __getattr__(self, method: str) -> Any:
+            reads.append(method)
+            return getattr(self._store, method)
+
+    here = MemorySystem(app(), wrap=lambda name, port: Counted(port) if name == "settings" else port)
+    for _ in range(5):
+        submitted(here, 10)
+        here.run_relay()
+        here.clock.sleep(0.5)
+    assert reads == ["read"]
+    here.queue_settings.change("default", {"paused": True})
+    here.clock.sleep(SETTINGS_SECONDS)
+    assert SETTINGS_SECONDS < 5
+    late = submitted(here, 3)
+    here.run_relay()
+    assert parked(here) == late
+
+
+# --- the rate --------------------------------------------------------------------------------------------------------
+
+
+def test_a_rate_spreads_the_tickets_of_a_batch_and_none_is_early() -> None:
+    here = system(rate_per_second=2.0, burst=3)
+    job_ids = submitted(here, 9)
+    assert here.run_relay() is None
+    got = over_time(here, 5)
+    assert [job_id for _, job_id in got] == job_ids
+    assert [at for at, _ in got] == [0, 0, 0, 1_000, 1_000, 2_000, 2_000, 3_000, 3_000]
+
+
+def test_one_call_to_the_limiter_for_a_queue_and_a_batch() -> None:
+    calls: list[int] = []
+
+    class Counted:
+        def __init__(self, limiter: Any) -> None:
+            self._limiter = limiter
+
+        def reserve(self, queue: str, count: int, *more: Any) -> Any:
+            calls.append(count)
+            return self._limiter.reserve(queue, count, *more)
+
+    here = MemorySystem(app(), wrap=lambda name, port: Counted(port) if name == "limiter" else port)
+    here.queue_settings.change("default", {"rate_per_second": 1_000.0})
+    submitted(here, 450)
+    here.run_relay()
+    assert calls == [450]
+
+
+def test_what_goes_later_than_the_horizon_is_parked_and_the_rate_never_pauses_for_it() -> None:
+    here = system(rate_per_second=1.0, burst=1)
+    job_ids = submitted(here, 300)
+    assert here.run_relay() is None
+    assert tickets(here) == job_ids[: HORIZON_SECONDS + 1]
+    assert parked(here) == job_ids[HORIZON_SECONDS + 1 :]
+    job = here.job(job_ids[-1])
+    assert (job.state, job.in_line) == (State.SCHEDULED, True)
+
+    got = over_time(here, 305)
+    assert [job_id for _, job_id in got] == job_ids
+    assert [at for at, _ in got] == [1_000 * n for n in range(300)], "one each second, from the first to the last"
+
+
+def test_timers_that_run_once_a_minute_keep_the_pace_as_well() -> None:
+    here = system(rate_per_second=2.0, burst=1)
+    job_ids = submitted(here, 600)
+    here.run_relay()
+    got: list[tuple[float, str]] = []
+    start = here.clock.now()
+    for second in range(310):
+        if second % 60 == 30:
+            here.timers.run()
+        got += [(here.clock.now() - start, job_id) for job_id in drained(here)]
+        here.clock.sleep(1)
+    assert [job_id for _, job_id in got] == job_ids
+    ensure_within_rate([at for at, _ in got], 2.0, 1, slack_ms=1_000)
+    assert got[-1][0] == 300_000
+
+
+def test_a_changed_rate_holds_for_the_parked_as_well() -> None:
+    here = system(rate_per_second=1.0)
+    job_ids = submitted(here, 1_000)
+    here.run_relay()
+    over_time(here, 10)
+    here.queue_settings.change("default", {"rate_per_second": 50.0})
+    got = over_time(here, 150)
+    assert [job_id for _, job_id in got] == job_ids[10:]
+    assert got[-1][0] < 145_000, "what was pushed already goes at the old rate, the other 870 in 18 seconds"
+
+
+def test_a_rate_that_is_taken_away_releases_everything_in_order() -> None:
+    here = system(rate_per_second=0.2)
+    job_ids = submitted(here, 500)
+    here.run_relay()
+    here.queue_settings.change("default", {"rate_per_second": None})
+    here.timers.run()
+    assert tickets(here) == job_ids
+
+
+def test_two_relays_at_once_share_the_rate() -> None:
+    here = system(rate_per_second=5.0, burst=2)
+    other = MemorySystem(app(), clock=here.clock)
+    submitted(here, 20)
+    first = here.memory_log.read()
+    other.queue_settings, other.limiter, other.ledger = here.queue_settings, here.limiter, here.ledger
+    other.queues = here.queues
+    other.build()
+    assert here.relay.handle(first[:10]) is None
+    assert other.relay.handle(first[10:]) is None
+    got = over_time(here, 10)
+    assert len(got) == 20
+    ensure_within_rate([at for at, _ in got], 5.0, 2, slack_ms=1_000)
+
+
+def test_a_slow_queue_does_not_keep_a_free_one_in_its_shard_waiting() -> None:
+    here = system(rate_per_second=1.0)
+    free: list[str] = []
+    for _ in range(20):
+        submitted(here, 500)
+        free += submitted(here, 5, queue="priority")
+    order: list[str] = []
+    here.memory_queues["priority"].push = watch(order, "free", here.memory_queues["priority"].push)  # type: ignore[method-assign]
+    here.memory_ledger.write = watch(order, "parked", here.memory_ledger.write)  # type: ignore[method-assign]
+    assert here.run_relay() is None
+    assert tickets(here, "priority") == free
+    assert order.index("parked") > max(index for index, what in enumerate(order) if what == "free")
+    assert order.count("parked") == 10_000 - HORIZON_SECONDS - 1
+
+
+def watch(order: list[str], what: str, call: Any) -> Any:
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        order.append(what)
+        return call(*args, **kwargs)
+
+    return watched
+
+
+def test_a_job_with_a_time_of_its_own_is_paced_when_it_is_due_and_not_before() -> None:
+    here = system(rate_per_second=1.0)
+    later = submitted(here, 5, delay_seconds=60)
+    now = submitted(here, 3)
+    here.run_relay()
+    assert tickets(here) == now
+    assert all(here.job(job_id).state is State.SCHEDULED for job_id in later)
+    here.timers.run()
+    assert tickets(here) == now, "what is not due yet takes no release from those that are"
+    got = over_time(here, 70)
+    assert [job_id for _, job_id in got][:3] == now
+    assert sorted(job_id for _, job_id in got[3:]) == sorted(later)
+    assert [at for at, _ in got[3:]] == [60_000, 61_000, 62_000, 63_000, 64_000]
+
+
+def test_c54_retries_count_against_the_rate() -> None:
+    """A thousand failing jobs: no window holds more starts than the rate allows, first attempts and retries together."""
+    here = system(rate_per_second=40.0, burst=5)
+    here.gateway.submit("default", [Submission(name="fails", payload="{}")] * 500)
+    here.gateway.submit("default", [Submission(name="fails", payload="{}")] * 500)
+    here.run_relay()
+    starts: list[float] = []
+    worker = here.worker()
+    jobs = here.memory_ledger.all_jobs()
+    while {job.state for job in jobs} != {State.DEAD}:
+        while here.run_worker(worker, most=200):
+            pass
+        here.timers.run()
+        here.clock.sleep(1)
+        jobs = here.memory_ledger.all_jobs()
+    starts = [attempt.started_at for job in jobs for attempt in job.history]
+    assert len(starts) == 3_000
+    by_second: dict[int, int] = {}
+    for start in starts:
+        by_second[start // 1_000] = by_second.get(start // 1_000, 0) + 1
+    seconds = sorted(by_second)
+    for first in range(len(seconds)):
+        for last in (first, first + 10, first + 100):
+            if last < len(seconds):
+                width = seconds[last] - seconds[first] + 2  # tickets travel by whole seconds
+                assert sum(by_second[second] for second in seconds[first : last + 1]) <= 40 * width + 5
+    for job in jobs:
+        gaps = [after.started_at - before.ended_at for before, after in zip(job.history, job.history[1:], strict=False)]
+        assert all(gap >= 5_000 for gap in gaps), "the minimum that was asked for"
+
+
+# --- the pause -------------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_queue_parks_what_comes_and_loses_no_order() -> None:
+    here = system(paused=True)
+    first = submitted(here, 120)
+    assert here.run_relay() is None
+    assert tickets(here) == []
+    here.clock.sleep(100)
+    assert here.timers.run()["released"] == 0
+    second = submitted(here, 3)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    here.clock.sleep(5)
+    third = submitted(here, 2)
+    here.run_relay()
+    assert tickets(here) == [], "newcomers stand behind the parked"
+    here.timers.run()
+    assert tickets(here) == first + second + third
+    here.clock.sleep(5)
+    fourth = submitted(here, 1)
+    here.run_relay()
+    assert tickets(here)[-1:] == fourth, "and go straight again once the line is empty"
+
+
+def test_what_falls_due_while_a_queue_is_paused_waits_in_line_too() -> None:
+    here = system(paused=True)
+    due = submitted(here, 3, delay_seconds=10)
+    here.run_relay()
+    here.clock.sleep(20)
+    here.timers.run()
+    assert sorted(parked(here)) == sorted(due)
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    assert sorted(tickets(here)) == sorted(due)
+
+
+# --- the high-water mark ---------------------------------------------------------------------------------------------
+
+
+def test_below_the_mark_tickets_are_pushed_at_once_and_above_it_jobs_are_parked() -> None:
+    here = system(high_water_mark=100)
+    job_ids = submitted(here, 250)
+    assert here.run_relay() is None
+    assert tickets(here) == job_ids[:100]
+    assert parked(here) == job_ids[100:]
+
+
+def test_slacks_outage_in_small() -> None:
+    """Workers slow to a crawl, jobs keep coming: the queue stays below its mark; they recover: all drain, in order, at the
+    set rate."""
+    here = system(high_water_mark=200, rate_per_second=100.0, burst=10)
+    expected: list[str] = []
+    got: list[str] = []
+    deepest = 0
+
+    def depth() -> int:
+        now = here.memory_queues["default"].depth()
+        return now.ready + now.leased + now.delayed
+
+    for second in range(120):
+        if second < 20:
+            expected += submitted(here, 100)
+            assert here.run_relay() is None
+        deepest = max(deepest, depth())
+        here.timers.run()
+        deepest = max(deepest, depth())
+        took = drained(here, 1 if second < 40 else 150)
+        assert second < 40 or len(took) <= 100 + 10 + 100
+        got += took
+        here.clock.sleep(1)
+    assert 200 >= deepest > 150
+    assert got == expected
+    assert len(got) == 2_000
+
+
+def test_the_mark_counts_what_this_relay_pushes_between_two_looks() -> None:
+    here = system(high_water_mark=50)
+    for _ in range(10):
+        submitted(here, 20)
+        here.run_relay()
+        here.clock.sleep(0.01)
+    assert len(tickets(here)) == 50
+
+
+def test_timers_linger_while_a_line_waits_for_room() -> None:
+    here = system(high_water_mark=10)
+    job_ids = submitted(here, 40)
+    here.run_relay()
+    got: list[str] = []
+    give_up_at = here.clock.monotonic() + 60
+    sleep = here.clock.sleep
+
+    def worked_off(seconds: float) -> None:
+        sleep(seconds)
+        got.extend(drained(here, 5))
+
+    here.clock.sleep = worked_off  # type: ignore[method-assign]
+    run = here.timers.run(lambda: give_up_at - here.clock.monotonic(), linger=True)
+    got += drained(here)
+    assert got == job_ids
+    assert run["released"] == 30
+    assert here.clock.monotonic() < give_up_at - 45
+
+
+# --- newcomers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_opened_to_a_steady_stream_of_newcomers_who_then_go_behind_the_last_of_it() -> None:
+    here = system(paused=True)
+    expected = submitted(here, 5)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    here.clock.sleep(5)
+    line = here.memory_ledger.line
+
+    def somebody_joins_at_the_last_moment(queue: str, limit: int) -> Any:
+        """Between the look at the line and its opening."""
+        found = line(queue, limit)
+        if not found:
+            expected.extend(submitted(here, 1))
+            here.run_relay()
+        return found
+
+    here.memory_ledger.line = somebody_joins_at_the_last_moment  # type: ignore[method-assign]
+    give_up_at = here.clock.monotonic() + 30
+    here.timers.run(lambda: give_up_at - here.clock.monotonic(), linger=True)
+    assert not here.queue_settings.read("default").line.waiting
+    here.memory_ledger.line = line  # type: ignore[method-assign]
+    here.clock.sleep(10)
+    here.timers.run()
+    here.clock.sleep(10)
+    assert drained(here) == expected
+
+
+def test_a_line_whose_last_place_was_given_out_in_vain_is_opened_all_the_same() -> None:
+    here = system()
+    here.queue_settings.join_line("default", 3, here.clock.now())
+    here.timers.run()
+    assert here.queue_settings.read("default").line.waiting, "whoever got the places may still be on the way"
+    here.clock.sleep(11)
+    here.timers.run()
+    assert not here.queue_settings.read("default").line.waiting
+
+
+# --- read again, refused, out of reach -------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_read_again_parks_no_job_that_runs_or_has_ended() -> None:
+    here = system()
+    running, ended = submitted(here, 2)
+    here.run_relay()
+    here.run_worker()
+    assert here.job(ended).state is State.SUCCEEDED
+    here.queue_settings.change("default", {"paused": True})
+    here.clock.sleep(5)
+    before = [here.job(job_id) for job_id in (running, ended)]
+    assert here.relay.handle(here.memory_log.read()) is None
+    assert [here.job(job_id) for job_id in (running, ended)] == before
+
+
+def test_a_record_that_is_read_again_after_its_job_was_released_costs_a_second_ticket_and_no_second_run() -> None:
+    here = system(paused=True)
+    (job_id,) = submitted(here, 1)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    here.queue_settings.change("default", {"paused": True})
+    here.clock.sleep(5)
+    assert here.relay.handle(here.memory_log.read()) is None
+    here.run_worker()
+    assert here.job(job_id).state is State.SUCCEEDED
+    here.queue_settings.change("default", {"paused": False})
+    here.clock.sleep(20)
+    here.timers.run()
+    here.run_worker()
+    assert (here.job(job_id).token, tickets(here)) == (1, [])
+
+
+def test_a_park_that_meets_a_throttle_is_tried_again_and_keeps_its_place() -> None:
+    here = faulty("ledger", lie("write_many", [None] * 25, call=3), paused=True)
+    job_ids = submitted(here, 300)
+    assert here.run_relay() is None
+    assert parked(here) == job_ids
+
+
+def test_a_park_that_fails_holds_its_record_and_what_was_parked_stays_parked() -> None:
+    targets: list[str] = []
+    throttled = lie("write_many", [None] * 25, call=None, where=lambda changes: changes[5].job_id in targets)
+    here = faulty("ledger", throttled, paused=True)
+    job_ids = submitted(here, 300)
+    targets.append(job_ids[130])
+    assert here.run_relay() == here.memory_log.read()[1].sequence
+    here.ledger = here.memory_ledger
+    here.build()
+    assert here.run_relay() is None
+    assert sorted(parked(here)) == sorted(job_ids)
+    assert parked(here)[:125] == job_ids[:125]
+
+
+@pytest.mark.parametrize("port", ["limiter.reserve", "settings.read", "settings.join_line", "queue:default.depth"])
+def test_whatever_is_asked_about_the_pace_and_does_not_answer_holds_the_log(port: str) -> None:
+    name, _, method = port.rpartition(".")
+    here = faulty(name, unavailable(method), rate_per_second=1.0, high_water_mark=150)
+    job_ids = submitted(here, 300)
+    assert here.run_relay() == here.memory_log.read()[0].sequence or method == "join_line"
+    here.clock.sleep(5)
+    while here.run_relay() is not None:
+        pass
+    assert set(tickets(here)) | set(parked(here)) == set(job_ids)
+
+
+def test_settings_that_cannot_be_read_again_are_believed_a_little_longer() -> None:
+    here = faulty("settings", unavailable("read", call=2), paused=True)
+    first = submitted(here, 1)
+    here.run_relay()
+    here.clock.sleep(5)
+    second = submitted(here, 1)
+    assert here.run_relay() is None
+    assert parked(here) == first + second
+    assert here.telemetry.named("settings_stale")
+
+
+def test_a_push_that_fails_stops_its_queue_so_that_nothing_overtakes() -> None:
+    here = faulty("queue:default", unavailable("push", call=3), rate_per_second=10.0)
+    job_ids = submitted(here, 2_000)
+    unsent = here.run_relay()
+    assert unsent is not None
+    assert parked(here) == []
+    while here.run_relay() is not None:
+        pass
+    assert list(dict.fromkeys([*tickets(here), *parked(here)])) == job_ids
+
+
+def test_a_relay_that_runs_out_of_time_keeps_what_it_has_done() -> None:
+    here = system(paused=True)
+    job_ids = submitted(here, 1_000)
+    records = here.memory_log.read()
+    calls = iter(range(10**6))
+    unsent = here.relay.handle(records, lambda: 60.0 if next(calls) < len(records) + 2 else 5.0)
+    done = parked(here)
+    assert 0 < len(done) < 1_000
+    assert done == job_ids[: len(done)]
+    assert unsent == records[len(done) // 100].sequence
+    assert here.run_relay() is None
+    assert parked(here) == job_ids
+
+
+def test_a_job_without_a_row_gets_a_ticket_instead_of_a_place() -> None:
+    here = system(paused=True)
+    (job_id,) = submitted(here, 1)
+    here.memory_ledger._rows.clear()
+    assert here.run_relay() is None
+    assert tickets(here) == [job_id]
+
+
+def test_timers_that_die_between_push_and_clear_cost_a_second_ticket_and_nothing_else() -> None:
+    targets: list[str] = []
+    here = faulty("ledger", unavailable("write", where=lambda change: change.job_id in targets), paused=True)
+    job_ids = submitted(here, 4)
+    targets.append(job_ids[0])
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    assert parked(here) == job_ids[:1]
+    here.timers.run()
+    assert parked(here) == []
+    assert sorted(tickets(here)) == sorted([*job_ids, job_ids[0]])
+    here.clock.sleep(1)
+    while here.run_worker():
+        pass
+    assert {job.token for job in here.memory_ledger.all_jobs()} == {1}
+
+
+def test_two_runs_of_the_timers_one_after_the_other_release_once() -> None:
+    here = system(paused=True)
+    submitted(here, 50)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    assert [here.timers.run()["released"] for _ in range(2)] == [50, 0]
+
+
+def test_the_parked_of_a_queue_that_is_gone_are_dead_with_the_reason() -> None:
+    here = system(paused=True)
+    (job_id,) = submitted(here, 1)
+    here.run_relay()
+    del here.queues["default"]
+    here.build()
+    here.timers.run()
+    dead = here.job(job_id)
+    assert (dead.state, dead.error) == (State.DEAD, "there is no queue 'default'")
+    assert not here.queue_settings.read("default").line.waiting
+
+
+def test_a_cancelled_job_leaves_the_line() -> None:
+    here = system(paused=True)
+    job_ids = submitted(here, 3)
+    here.run_relay()
+    here.gateway.cancel("default", job_ids[1])
+    assert parked(here) == [job_ids[0], job_ids[2]]
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    assert tickets(here) == [job_ids[0], job_ids[2]]
+
+
+def test_a_stray_ticket_runs_a_parked_job_and_its_place_is_given_up() -> None:
+    here = system(paused=True)
+    (job_id,) = submitted(here, 1)
+    here.run_relay()
+    assert str(here.job(job_id).due_id).startswith(LINE_MARK)
+    here.queues["default"].push([Ticket(ticket_id="stray", job_id=job_id, tenant="default", name="noop")])
+    here.run_worker()
+    assert here.job(job_id).state is State.SUCCEEDED
+    assert parked(here) == []
+
+
+def test_the_clock_of_a_relay_ten_minutes_off_starts_nothing_early() -> None:
+    here = system(rate_per_second=1.0)
+    slow_clock = ManualClock(here.clock.now() - 600_000)
+    submitted(here, 3)
+    here.run_relay()
+    late = MemorySystem(app(), clock=slow_clock)
+    late.queue_settings, late.ledger, late.queues = here.queue_settings, here.ledger, here.queues
+    late.limiter = here.limiter
+    late.build()
+    more = submitted(here, 2)
+    assert late.relay.handle(here.memory_log.read()[1:]) is None
+    got = over_time(here, 6)
+    assert [job_id for _, job_id in got][3:] == more
+    ensure_within_rate([at for at, _ in got], 1.0, 1, slack_ms=1_000)

@@ -107,9 +107,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(scope="session", params=EMULATORS)
+@pytest.fixture(scope="package", params=EMULATORS)
 def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """The application, running. Session-wide: its start is most of what a test would wait for."""
+    """The application, running for as long as tests use it: its start is most of what one would wait for."""
     folder = tmp_path_factory.mktemp("dev")
     replaced: SimpleQueue[Replaced] = SimpleQueue()
     dev = Dev(

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[3]
 EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else ["ministack", "moto"]
 
 
-@pytest.fixture(scope="session", params=EMULATORS)
+@pytest.fixture(scope="package", params=EMULATORS)
 def dev(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
-    """A running system. Session-wide: its start is most of what a test would wait for."""
+    """A system, running for as long as tests use it: its start is most of what one would wait for."""
     emulator = None if request.param == "given" else request.param
     with Dev(ROOT / "template.yaml", emulator=emulator, run_folder=tmp_path_factory.mktemp("run")) as running:
         yield running

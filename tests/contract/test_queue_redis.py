@@ -16,18 +16,11 @@ from ringfence.local.redis_binaries import redis_server
 from ringfence.redis.address import Server
 from ringfence.redis.connection import Connection, connect
 from ringfence.redis.queue import RedisQueue
-from ringfence.redis.scripts import Script
 from ringfence.testing.queue_contract import PassSeconds, QueueContract, ReceiptContract
 from ringfence.testing.redis_kinds import KINDS, binary_of
-from ringfence.testing.redis_server import RedisServer, redis_cluster
+from ringfence.testing.redis_server import RedisServer, let_pass, redis_cluster
 
 _numbers = itertools.count()
-
-LET_PASS = Script(
-    "let_pass",
-    """local all = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', 100000000000000, 'WITHSCORES')
-    for i = 1, #all, 2 do redis.call('ZADD', KEYS[1], all[i + 1] - ARGV[1], all[i]) end""",
-)
 
 
 @pytest.fixture(scope="module", params=[*KINDS, "cluster"])
@@ -52,7 +45,7 @@ class TestRedisQueue(QueueContract, ReceiptContract):
 
     @pytest.fixture
     def pass_seconds(self, connection: Connection, queue: RedisQueue) -> PassSeconds:
-        return lambda seconds: connection.run(LET_PASS, [queue.messages_key], [int(seconds * 1000) + 1])
+        return lambda seconds: let_pass(connection, queue, seconds)
 
     def test_a_lease_cannot_outlive_the_ceiling(self, make_queue: Callable[..., RedisQueue], pass_seconds: PassSeconds) -> None:
         """With a real clock, for a receipt holds the time of its lease."""

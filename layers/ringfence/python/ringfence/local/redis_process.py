@@ -52,7 +52,7 @@ class RedisProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             self.port = self._wanted_port or _free_port()
-            self._launch()
+            self.launch()
             if self._answers():
                 return
             self.kill()
@@ -79,7 +79,8 @@ class RedisProcess:
                 os.killpg(self._process.pid, how)
             self._process.wait()
 
-    def _launch(self) -> None:
+    def launch(self) -> None:
+        """Start it on `port` and do not wait."""
         basics = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--daemonize", "no"]
         memory_only = ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
         command = [str(self.binary), *basics, *memory_only, *self.options]

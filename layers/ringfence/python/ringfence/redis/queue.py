@@ -94,12 +94,11 @@ class RedisQueue:
         give_up_at = self._clock.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
         self.acknowledge(done[MAX_BATCH:])
         leases, next_seconds = self._take(done[:MAX_BATCH], max_tickets, lease_ms)
-        while not leases and wait_seconds > 0:
-            left_seconds = give_up_at - self._clock.monotonic()
-            if left_seconds <= 0:
-                break
+        left_seconds = wait_seconds
+        while not leases and left_seconds > 0:
             self._wait(min(left_seconds, next_seconds, LOOK_SECONDS))
-            leases, next_seconds = self._take((), max_tickets, lease_ms)
+            left_seconds = give_up_at - self._clock.monotonic()
+            leases, next_seconds = self._take((), max_tickets, lease_ms, stays=left_seconds > 0)
         return leases
 
     def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
@@ -130,7 +129,7 @@ class RedisQueue:
 
     def check(self) -> None:
         """Run the script that leases, without taking anything. Raises `Unavailable` if that does not work."""
-        self._run("lease", 0, 0, 0)
+        self._run("lease", 0, 0, 0, 1)
 
     def memory_mark(self) -> str:
         """What is the same as long as this queue has lost nothing: whoever remembers another one has to look for jobs without
@@ -144,14 +143,15 @@ class RedisQueue:
             raise unavailable(failure, f"inspect the Redis of queue {self.name}") from failure
         return f"{made_at}/{info.get('master_replid', '')}"
 
-    def _take(self, done: Sequence[Lease], max_tickets: int, lease_ms: int) -> tuple[list[Lease], float]:
+    def _take(self, done: Sequence[Lease], max_tickets: int, lease_ms: int, *, stays: bool = True) -> tuple[list[Lease], float]:
         """The leases and, if there are none, the seconds until a message is visible."""
+        look_ms = _milliseconds(LOOK_SECONDS, LOOK_SECONDS)
         verb, pairs = ("acknowledge_and_lease", with_deliveries(done)) if done else ("lease", [])
         leases: list[Lease] = []
         while True:
             wanted = min(MAX_BATCH, max_tickets - len(leases))
             try:
-                reply = self._run(verb, wanted, lease_ms, _milliseconds(LOOK_SECONDS, LOOK_SECONDS), *pairs)
+                reply = self._run(verb, wanted, lease_ms, look_ms, int(stays), *pairs)
             except Unavailable:
                 if leases:
                     return leases, 0.0  # these are hidden from everybody else: better worked on than waited out

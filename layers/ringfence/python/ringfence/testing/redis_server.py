@@ -16,13 +16,25 @@ from ringfence.ports import Telemetry
 from ringfence.redis.address import Server
 from ringfence.redis.connection import Connection, connect
 from ringfence.redis.queue import RedisQueue
+from ringfence.redis.scripts import Script
 
 SLOTS = 16_384
 """https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/"""
 
 _CLUSTER_SECONDS = 20.0
 
+_LET_PASS = Script(
+    "let_pass",
+    """local all = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', 100000000000000, 'WITHSCORES')
+    for i = 1, #all, 2 do redis.call('ZADD', KEYS[1], all[i + 1] - ARGV[1], all[i]) end""",
+)
+
 _numbers = itertools.count(1)
+
+
+def let_pass(connection: Connection, queue: RedisQueue, seconds: float) -> None:
+    """Move the visibility of all messages into the past: the same, to a queue, as if this much time and a moment passed."""
+    connection.run(_LET_PASS, [queue.messages_key], [int(seconds * 1000) + 1])
 
 
 class RedisServer(RedisProcess):
@@ -44,10 +56,15 @@ class RedisServer(RedisProcess):
         name = name or f"queue-{next(_numbers)}"
         return RedisQueue(self.connection(options.get("telemetry")), name, **options)
 
-    def ask(self, *command: str | int) -> Any:
-        """Send one command, as an operator would with redis-cli."""
+    def ask(self, *command: str | bytes | int | float) -> Any:
+        """Send one command, as an operator would with redis-cli; the reply is as Redis gave it."""
         with redis.Redis(port=self.port, decode_responses=True, protocol=2) as client:
+            client.response_callbacks.clear()
             return client.execute_command(*command)
+
+    def let_pass(self, queue: RedisQueue, seconds: float) -> None:
+        """See `let_pass`."""
+        let_pass(self.connection(), queue, seconds)
 
     def restart(self) -> None:
         """Start it again on the same port and with the same files; it must have ended."""

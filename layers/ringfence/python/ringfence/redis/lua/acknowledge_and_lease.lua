@@ -5,7 +5,8 @@
 -- ARGV[1]   the most messages to take
 -- ARGV[2]   the lease in milliseconds
 -- ARGV[3]   how long, in milliseconds, a waiting worker waits before it looks by itself
--- ARGV[4…]  what is done: member, deliveries, member, deliveries, …
+-- ARGV[4]   1 if this worker waits when there is nothing, or never waited; 0 if its wait is over
+-- ARGV[5…]  what is done: member, deliveries, member, deliveries, …
 -- Returns   {now, next, lost, member, deliveries, member, deliveries, …}, see parts/lease.lua
 -- Errors    READONLY: nothing was removed or taken. Never OOM
 local messages, wake = KEYS[1], KEYS[2]
@@ -17,5 +18,5 @@ local messages, wake = KEYS[1], KEYS[2]
 -- include: acknowledge
 -- include: lease
 
-acknowledge(4)
-return lease(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
+acknowledge(5)
+return lease(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1')

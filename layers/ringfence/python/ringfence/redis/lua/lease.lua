@@ -5,6 +5,7 @@
 -- ARGV[1]   the most messages to take
 -- ARGV[2]   the lease in milliseconds
 -- ARGV[3]   how long, in milliseconds, a waiting worker waits before it looks by itself
+-- ARGV[4]   1 if this worker waits when there is nothing, or never waited; 0 if its wait is over
 -- Returns   {now, next, lost, member, deliveries, member, deliveries, …}, see parts/lease.lua
 -- Errors    READONLY: nothing was taken. Never OOM
 local messages, wake = KEYS[1], KEYS[2]
@@ -15,4 +16,4 @@ local messages, wake = KEYS[1], KEYS[2]
 -- include: wake
 -- include: lease
 
-return lease(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
+return lease(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1')

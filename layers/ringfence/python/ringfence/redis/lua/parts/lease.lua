@@ -1,7 +1,7 @@
--- Gives: lease(most, lease_ms, look_ms) → {now, next, lost, member, deliveries, member, deliveries, …}, the longest visible
+-- Gives: lease(most, lease_ms, look_ms, stays) → {now, next, lost, member, deliveries, member, deliveries, …}, the longest visible
 -- first. Only when there is no member: next is the milliseconds until the next message is visible, or -1; lost is 1 if the set
 -- had no marker.
-local function lease(most, lease_ms, look_ms)
+local function lease(most, lease_ms, look_ms, stays)
   local due = redis.call(
     'ZRANGEBYSCORE', messages, '-inf', string.format('(%.0f', now + 1), 'WITHSCORES', 'LIMIT', 0, most + 1
   )
@@ -25,8 +25,9 @@ local function lease(most, lease_ms, look_ms)
   end
   if taken == 0 then
     reply[3] = mark()
-  elseif reply[2] >= 0 and reply[2] < look_ms then
-    wake_one() -- whoever waits must know of it: this worker has other things to do until then
+  end
+  if (taken > 0 or not stays) and reply[2] >= 0 and reply[2] < look_ms then
+    wake_one() -- this worker will not be there when that falls due; another must know
   end
   return reply
 end

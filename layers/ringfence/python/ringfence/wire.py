@@ -91,6 +91,8 @@ class _JobIdOnly(msgspec.Struct):
 
 
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
+_VERSION_AT_THE_END = b',"v":%d}' % WRITES_VERSION
+
 _encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(_Record)
 _ticket_decoder = msgspec.json.Decoder(_TicketOnWire)
@@ -144,8 +146,11 @@ def decode_record(data: bytes) -> list[JobRecord]:
 
 def encode_ticket(ticket: Ticket) -> str:
     """The ticket as ASCII JSON."""
-    fields = {name: value for name in ticket.__struct_fields__ if (value := getattr(ticket, name)) is not None}
-    return _ascii(_encoder.encode(fields)).decode("ascii")
+    # Encoding leaves out what has its default, and so the version, which is never to be missing.
+    encoded = _encoder.encode(ticket)
+    if ticket.v == WRITES_VERSION:
+        encoded = encoded[:-1] + _VERSION_AT_THE_END
+    return _ascii(encoded).decode("ascii")
 
 
 def decode_ticket(body: str) -> Ticket:

@@ -191,6 +191,12 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
 
+    def awaits(self, lease: Lease, seconds: float) -> None:
+        """One more message that is not started yet, leased just now."""
+        with self._wake:
+            self._waiting[lease.receipt] = lease, seconds
+            self._wake.notify_all()
+
     def waits(self, lease: Lease) -> bool:
         """Whether this message, not yet started, is still ours as far as the queue has told."""
         with self._lock:

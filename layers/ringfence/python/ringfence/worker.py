@@ -11,12 +11,13 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from ringfence.app import App, JobSpec
 from ringfence.claim import Claimant, Claimed, bury_poison, claim
 from ringfence.context import Context, encode_text
 from ringfence.effects import Effect
-from ringfence.errors import Poisoned
+from ringfence.errors import Poisoned, Unavailable
 from ringfence.lease import Heartbeat, Ownership
 from ringfence.outcome import (
     Acknowledge,
@@ -46,8 +47,34 @@ LEAVE_SECONDS = 1.0
 
 NOT_STARTED_PAUSE_SECONDS = 1.0
 
+PREFETCHED_PER_THREAD = 2
+"""Messages a process holds for each of its threads, so that one that ends a job finds the next at hand."""
+
+LOOK_SECONDS = 0.5
+"""How often a process whose threads are all busy looks whether it is to stop."""
+
+QUEUE_PAUSE_SECONDS = 1.0
+"""Between two tries of a queue that cannot be reached."""
+
 NAMES_TOLD = 10
 """As many registered names as an unknown one is answered with."""
+
+
+class Feed(Protocol):
+    """Where a process worker's messages come from, for as long as it is to go on."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no more messages shall be taken, and jobs shall be asked to stop."""
+
+    def remaining_seconds(self) -> float:
+        """How long the running jobs may still take; without end until it stops."""
+
+    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float, *, wait: bool) -> list[Lease]:
+        """Acknowledge what is done and take at most ``room`` messages, waiting a moment for a first one if asked to.
+
+        Raises `Unavailable` when the queue cannot be reached; acknowledging again is harmless.
+        """
 
 
 class Worker:
@@ -75,6 +102,11 @@ class Worker:
         """
         return _Batch(self, queue, leases, remaining_seconds).run()
 
+    def serve(self, queue: Queue, feed: Feed) -> None:
+        """Take messages from a feed and decide them, until it stops; then let what runs end within its time, hand over what
+        does not, and give back what was not started."""
+        _Batch(self, queue, (), feed.remaining_seconds, feed).run()
+
     def lease_seconds_for(self, name: str | None) -> float:
         """The lease of a job by its name; the longest of all when the name is not told."""
         if name is None:
@@ -91,8 +123,15 @@ class Worker:
 class _Batch:
     """One call of `Worker.handle`: its messages, its heartbeat, and a thread for each job that runs."""
 
-    def __init__(self, worker: Worker, queue: Queue, leases: Sequence[Lease], remaining_seconds: Callable[[], float]) -> None:
-        self._worker, self._services, self._queue = worker, worker.services, queue
+    def __init__(
+        self,
+        worker: Worker,
+        queue: Queue,
+        leases: Sequence[Lease],
+        remaining_seconds: Callable[[], float],
+        feed: Feed | None = None,
+    ) -> None:
+        self._worker, self._services, self._queue, self._feed = worker, worker.services, queue, feed
         self._remaining_seconds = remaining_seconds
         self._whole_seconds = remaining_seconds()
         self._messages = [(lease, _read(lease)) for lease in leases]
@@ -107,18 +146,61 @@ class _Batch:
     def run(self) -> list[Lease]:
         self._heartbeat.start((lease, self._worker.lease_seconds_for(_name(ticket))) for lease, ticket in self._messages)
         try:
-            while (self._pending or self._undecided) and self._remaining_seconds() > LEAVE_SECONDS:
+            while self._goes_on() and self._remaining_seconds() > LEAVE_SECONDS:
+                if self._feed is not None:
+                    self._exchange(self._feed)
+                    if self._feed.stopping:
+                        self._give_back_pending(0.0)
                 self._release(self._start_what_fits(), NOT_STARTED_PAUSE_SECONDS)
                 self._stop_in_time()
                 with self._changed:
                     self._raise_crash()
-                    if self._undecided and not self._has_room():
+                    if self._undecided and not self._has_room() and not self._takes_more():
                         self._changed.wait(self._until_next_look())
             self._raise_crash()
-            self._release([lease for lease, _ in self._pending], NOT_STARTED_PAUSE_SECONDS)
+            self._give_back_pending(NOT_STARTED_PAUSE_SECONDS)
+            if self._feed is not None:
+                self._exchange(self._feed)
         finally:
             self._heartbeat.stop()
         return list(self._acknowledged)
+
+    # --- what comes and goes while it runs ---------------------------------------------------------------------------
+
+    def _goes_on(self) -> bool:
+        if self._feed is not None and not self._feed.stopping:
+            return True
+        return bool(self._pending or self._undecided)
+
+    def _takes_more(self) -> bool:
+        """Whether the next exchange will take, or wait for, messages."""
+        return self._feed is not None and not self._feed.stopping and self._room() > 0
+
+    def _give_back_pending(self, delay_seconds: float) -> None:
+        self._release([lease for lease, _ in self._pending], delay_seconds)
+        self._pending.clear()
+
+    def _room(self) -> int:
+        return PREFETCHED_PER_THREAD * self._worker.threads - len(self._pending) - len(self._undecided)
+
+    def _exchange(self, feed: Feed) -> None:
+        with self._changed:
+            done, self._acknowledged = self._acknowledged, []
+        room = 0 if feed.stopping else max(0, self._room())
+        if not done and not room:
+            return
+        try:
+            leases = feed.exchange(done, room, self._worker.lease_seconds_for(None), wait=not self._pending)
+        except Unavailable as fault:
+            self._services.telemetry.event("queue_unreachable", queue=self._queue.name, reason=str(fault))
+            with self._changed:
+                self._acknowledged = done + self._acknowledged
+                self._changed.wait(QUEUE_PAUSE_SECONDS)
+            return
+        for lease in leases:
+            ticket = _read(lease)
+            self._heartbeat.awaits(lease, self._worker.lease_seconds_for(_name(ticket)))
+            self._pending.append((lease, ticket))
 
     # --- in the batch's own thread -----------------------------------------------------------------------------------
 
@@ -153,14 +235,17 @@ class _Batch:
         left = self._remaining_seconds()
         with self._changed:
             running = list(self._running.values())
+        told_to_stop = self._feed is not None and self._feed.stopping
         for ownership in running:
-            if left <= STOP_SECONDS:
+            if left <= STOP_SECONDS or told_to_stop:
                 ownership.stopping.set()
             if left <= HAND_OVER_SECONDS:
                 self._settle_beside(ownership, Interrupted())
 
     def _until_next_look(self) -> float | None:
         """Seconds until a threshold near the invocation's end is crossed; None without such an end."""
+        if self._feed is not None:
+            return LOOK_SECONDS  # it may be asked to stop at any moment
         left = self._remaining_seconds()
         if left == float("inf"):
             return None

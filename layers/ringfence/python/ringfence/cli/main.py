@@ -21,6 +21,7 @@ COMMANDS = {
     "quarantine": ("ringfence.cli.quarantine:quarantine", "Show what could not be read (scope operate)."),
     "queues": ("ringfence.cli.jobs:queues", "Show how much waits in each queue."),
     "keys": ("ringfence.cli.keys:keys", "Make, list and revoke API keys."),
+    "worker": ("ringfence.cli.worker:worker", "Run jobs in processes of your own."),
     "dev": ("ringfence.cli.dev:dev", "Run the whole system on this machine."),
     "demo": ("ringfence.cli.demo:demo", "Watch it survive a frozen and a killed worker."),
 }

@@ -1,0 +1,1 @@
+"""Workers outside Lambda: processes that lease from SQS or Redis. ``ringfence worker``."""

@@ -1,0 +1,85 @@
+"""One worker process: a thread for each of its queues, which leases, and as many again as jobs may run at once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.clock import SystemClock
+from ringfence.errors import RingfenceError
+from ringfence.process.feed import QueueFeed, Stop
+from ringfence.runtime import Runtime
+from ringfence.worker import Worker
+
+BYTES_PER_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""``ru_maxrss`` is in bytes on macOS and in KiB elsewhere. https://man7.org/linux/man-pages/man2/getrusage.2.html"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a process ends by itself, to be replaced; None: never. And how it shows that it lives."""
+
+    grace_seconds: float
+    max_jobs: int | None = None
+    max_memory_bytes: int | None = None
+    liveness_file: Path | None = None
+    """Touched about once a second while every queue's thread goes round."""
+
+
+class Child:
+    """Serves ``threads_of`` (queue → how many jobs at once) until a SIGTERM, a limit, or the death of one of its threads."""
+
+    def __init__(self, runtime: Runtime, threads_of: Mapping[str, int], limits: Limits) -> None:
+        self._runtime, self._threads_of, self._limits = runtime, threads_of, limits
+        self._stop = Stop(SystemClock(), limits.grace_seconds)
+        self._lock = threading.Lock()
+        self._jobs = 0
+        self._failed = False
+
+    def run(self) -> int:
+        """The exit code: 0 when it stopped because it was asked to or a limit was reached."""
+        signal.signal(signal.SIGTERM, lambda *_: self._stop.ask())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the whole group; the parent decides
+        servers = [
+            threading.Thread(target=self._serve, args=(name, threads), name=f"queue-{name}", daemon=True)
+            for name, threads in self._threads_of.items()
+        ]
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.join()
+        return 1 if self._failed else 0
+
+    def _serve(self, name: str, threads: int) -> None:
+        runtime = self._runtime
+        try:
+            like: Worker = runtime.worker
+            worker = Worker(
+                like.app, like.services, name=like.name, threads=threads, lease_seconds=runtime.settings.lease_seconds
+            )
+            worker.serve(runtime.queues[name], QueueFeed(runtime.queues[name], self._stop, self._look))
+        except BaseException as fault:  # noqa: BLE001 - the process ends loudly, and is replaced
+            self._failed = True
+            where = str(fault) if isinstance(fault, RingfenceError) else ""
+            runtime.telemetry.event("worker_failed", queue=name, reason=f"{type(fault).__name__} {where}".strip())
+        finally:
+            self._stop.ask()
+
+    def _look(self, done: int) -> None:
+        limits = self._limits
+        with self._lock:
+            self._jobs += done
+            if limits.max_jobs is not None and self._jobs >= limits.max_jobs:
+                self._stop.ask()
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_RSS_UNIT
+        if limits.max_memory_bytes is not None and used >= limits.max_memory_bytes:
+            self._runtime.telemetry.event("worker_recycled", pid=os.getpid(), memory_bytes=used)
+            self._stop.ask()
+        if limits.liveness_file is not None:
+            limits.liveness_file.touch()

@@ -1,0 +1,60 @@
+"""The messages of one queue, for as long as the process goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from ringfence.ports import Clock, FusedQueue, Lease, Queue
+
+WAIT_SECONDS = 1.0
+"""How long a lease waits for a first message: as long as a stop, or an acknowledgement, may be late."""
+
+
+class Stop:
+    """Whether, and since when, the process is to stop; shared by its feeds."""
+
+    def __init__(self, clock: Clock, grace_seconds: float) -> None:
+        self._clock, self._grace_seconds = clock, grace_seconds
+        self._asked = threading.Event()
+        self._ends_at = float("inf")
+
+    def ask(self) -> None:
+        """Stop: take no more messages, and end within the grace."""
+        if not self._asked.is_set():
+            self._ends_at = self._clock.monotonic() + self._grace_seconds
+            self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def remaining_seconds(self) -> float:
+        return self._ends_at - self._clock.monotonic() if self.asked else float("inf")
+
+
+class QueueFeed:
+    """A `worker.Feed` over one queue. ``on_look`` is called with the number of messages just acknowledged, at least once a
+    second while the feed is alive."""
+
+    def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None]) -> None:
+        self._queue, self._stop, self._on_look = queue, stop, on_look
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.asked
+
+    def remaining_seconds(self) -> float:
+        return self._stop.remaining_seconds()
+
+    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float, *, wait: bool) -> list[Lease]:
+        """See `worker.Feed.exchange`: in one round trip where the queue can."""
+        wait_seconds = WAIT_SECONDS if wait and room else 0.0
+        if room and isinstance(self._queue, FusedQueue):
+            leases = self._queue.acknowledge_and_lease(done, room, lease_seconds, wait_seconds)
+        else:
+            if done:
+                self._queue.acknowledge(done)
+            leases = self._queue.lease(room, lease_seconds, wait_seconds) if room else []
+        self._on_look(len(done))
+        return leases

@@ -30,7 +30,7 @@ def queue_of_event(record: Mapping[str, Any], queues: Mapping[str, str]) -> str:
     """
     physical = record["eventSourceARN"].rpartition(":")[2]
     for name, url in queues.items():
-        if url.rpartition("/")[2] == physical:
+        if not url.startswith(("redis://", "rediss://")) and url.rpartition("/")[2] == physical:
             return name
     raise UnknownQueue(f"an event came from {physical}, which RINGFENCE_QUEUES does not name")
 

@@ -28,7 +28,7 @@ from ringfence.local.pool_sizes import QUEUE_PROCESSES
 from ringfence.local.run_folder import write_environment
 
 if TYPE_CHECKING:
-    from ringfence.local.dev import Auth
+    from ringfence.local.dev import Auth, Engine
     from ringfence.local.emulator import Startable
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -72,6 +72,13 @@ class Parameter(click.ParamType[tuple[str, str]]):
 @click.option(
     "--auth", type=click.Choice(["none", "api-key"]), default="none", show_default=True, help="Whether the API wants keys."
 )
+@click.option(
+    "--queues",
+    type=click.Choice(["sqs", "redis"]),
+    default="sqs",
+    show_default=True,
+    help="Where the queues are. On Redis (one is started), `ringfence worker` takes from them.",
+)
 @template_option
 @click.option(
     "--parameter", "parameters", type=Parameter(), multiple=True, help="A parameter of the template; may be repeated."
@@ -94,6 +101,7 @@ def dev(
     endpoint_url: str | None,
     port: int,
     auth: str,
+    queues: str,
     template: Path,
     parameters: tuple[tuple[str, str], ...],
     workers: int,
@@ -117,6 +125,7 @@ def dev(
         emulator=cast("Startable | None", emulator),
         endpoint_url=endpoint_url,
         auth=cast("Auth", auth),
+        queues=cast("Engine", queues),
         workers=workers,
         parameters=dict(parameters),
         port=port,

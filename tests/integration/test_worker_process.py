@@ -1,0 +1,137 @@
+"""``ringfence worker`` at work on a Redis queue behind the real gateway, log and relay: killed, drained, recycled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+
+from ringfence import Client
+from ringfence.client import JobRequest
+from ringfence.local.dev import Dev
+from ringfence.testing.redis_server import RedisServer
+
+ROOT = Path(__file__).parents[2]
+RINGFENCE = Path(sys.executable).parent / "ringfence"
+
+
+class Process:
+    """A running ``ringfence worker`` and the events it prints."""
+
+    def __init__(self, environment: dict[str, str], *options: str) -> None:
+        self.events: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._process = subprocess.Popen(
+            [RINGFENCE, "worker", "--json", *options],
+            env={**os.environ, **environment, "PYTHONPATH": str(ROOT / "functions/worker")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = json.loads(line)
+            if event.get("event", "").startswith("process_"):
+                self.events.put(event)
+
+    def next(self, name: str) -> dict[str, Any]:
+        """The next event of this name."""
+        while True:
+            try:
+                event = self.events.get(timeout=30)
+            except Empty:
+                raise AssertionError(f"no {name} within 30 s") from None
+            if event["event"] == name:
+                return event
+
+    def end(self) -> int:
+        """SIGTERM, and the exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(40)
+        self._reader.join(10)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def redis_dev(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dev, dict[str, str]]]:
+    """The system, its default queue on Redis, and the environment of a worker for it."""
+    with Dev(ROOT / "template.yaml", emulator="ministack", run_folder=tmp_path_factory.mktemp("run")) as dev:
+        environment = dev.environment("WorkerFunction")
+        queues = {**json.loads(environment["RINGFENCE_QUEUES"]), "default": redis_server.url("default")}
+        on_redis = {"RINGFENCE_QUEUES": json.dumps(queues)}
+        for function in ("GatewayFunction", "RelayFunction", "TimersFunction"):
+            dev.restart(function, on_redis)
+        yield dev, {**environment, **on_redis, "RINGFENCE_LEASE_SECONDS": "2"}
+
+
+def submit(client: Client, count: int) -> list[str]:
+    requests = [
+        JobRequest(name="signup", payload={"email": f"{uuid.uuid4().hex}@example.com", "name": "R"}) for _ in range(count)
+    ]
+    outcomes = client.submit_many(requests)
+    return [outcome.job_id for outcome in outcomes if not isinstance(outcome, Exception)]
+
+
+def test_jobs_run_from_redis_with_one_process_killed_and_the_rest_drained(redis_dev: tuple[Dev, dict[str, str]]) -> None:
+    dev, environment = redis_dev
+    process = Process(environment, "-q", "default", "--processes", "2", "--threads", "4", "--grace", "10s")
+    try:
+        first = process.next("process_started")["pid"]
+        with Client(dev.api_url) as client:
+            job_ids = submit(client, 60)
+            assert len(job_ids) == 60
+            os.kill(first, signal.SIGKILL)
+            assert process.next("process_ended") == {"event": "process_ended", "pid": first, "detail": "signal 9"}
+            assert process.next("process_started")["pid"] != first
+            ended = [client.wait(job_id, timeout_seconds=60) for job_id in job_ids]
+        assert {job.state for job in ended} == {"succeeded"}
+    finally:
+        code = process.end()
+    assert code == 0
+
+
+def test_a_process_is_replaced_after_so_many_jobs_and_shows_that_it_lives(
+    redis_dev: tuple[Dev, dict[str, str]], tmp_path: Path
+) -> None:
+    dev, environment = redis_dev
+    alive = tmp_path / "alive"
+    process = Process(environment, "-q", "default:1", "--threads", "2", "--max-jobs", "5", "--liveness-file", str(alive))
+    try:
+        first = process.next("process_started")["pid"]
+        with Client(dev.api_url) as client:
+            job_ids = submit(client, 12)
+            assert process.next("process_ended") == {"event": "process_ended", "pid": first, "detail": "exit code 0"}
+            assert {client.wait(job_id, timeout_seconds=60).state for job_id in job_ids} == {"succeeded"}
+        assert alive.exists()
+    finally:
+        code = process.end()
+    assert code == 0
+
+
+def test_an_unknown_queue_is_a_usage_error_that_names_the_known_ones(redis_dev: tuple[Dev, dict[str, str]]) -> None:
+    _, environment = redis_dev
+    done = subprocess.run(
+        [RINGFENCE, "worker", "-q", "nope"],
+        env={**os.environ, **environment, "PYTHONPATH": str(ROOT / "functions/worker")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "default, priority" in done.stderr

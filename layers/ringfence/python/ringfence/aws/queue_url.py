@@ -26,7 +26,7 @@ def queue_url(client: Any, given: str) -> str:
         return given
     if scheme != "sqs" or not name:
         # Not what was given: with a slip in its scheme it may hold the password of a Redis.
-        raise Misconfigured(f"a queue is at https://…, sqs://name, redis://… or rediss://…, not at {scheme[:20]}://…")
+        raise Misconfigured("RINGFENCE_QUEUES: a queue is at https://…, sqs://name, redis://… or rediss://…, and nowhere else")
     try:
         url: str = client.get_queue_url(QueueName=name)["QueueUrl"]
     except ClientError as failure:

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from ringfence.errors import RingfenceError
 from ringfence.local.deployment import Deployment, outputs_of, plan, wanted_of
+from ringfence.local.embedded_redis import EmbeddedRedis
 from ringfence.local.emulator import Emulator, Startable
 from ringfence.local.endpoint import Endpoint, other_endpoint, region_of
 from ringfence.local.function_environment import environment_of, settings_of
@@ -30,6 +31,7 @@ from ringfence.local.stack import Stack, create_stack, delete_stack
 from ringfence.local.template import read_template
 
 Auth = Literal["none", "api-key"]
+Engine = Literal["sqs", "redis"]
 Source = SqsSource | KinesisSource | ScheduleSource
 Thing = TypeVar("Thing")
 
@@ -48,8 +50,9 @@ class Dev:
     runs. ``workers`` is the number of processes of each function that takes from queues; ``processes`` (logical id → number)
     says it for any function, no more and no fewer. ``extra_env`` is added to the
     environment of every function, ``function_env`` to that of the functions it names; ``parameters`` are the template's.
-    ``timers_every_seconds`` stands in for the schedules of the template; None keeps those. ``on_replaced`` is called for every
-    process that ended by itself, ``tell`` with each step of the start.
+    With ``queues="redis"`` the template's queues are on a Redis that is started too; whoever is to take from them finds them
+    in `environment`. ``timers_every_seconds`` stands in for the schedules of the template; None keeps those. ``on_replaced`` is
+    called for every process that ended by itself, ``tell`` with each step of the start.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Dev:
         emulator: Startable | None = None,
         endpoint_url: str | None = None,
         auth: Auth = "none",
+        queues: Engine = "sqs",
         workers: int = QUEUE_PROCESSES,
         processes: Mapping[str, int] | None = None,
         extra_env: Mapping[str, str] | None = None,
@@ -74,6 +78,7 @@ class Dev:
         self._other = None if emulator is not None and endpoint_url is None else other_endpoint(endpoint_url, os.environ)
         self._kind: Startable = emulator or "ministack"
         self._auth = auth
+        self._queues = queues
         self._workers = workers
         self._processes = dict(processes or {})
         self._extra_env = dict(extra_env or {})
@@ -88,6 +93,7 @@ class Dev:
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._http: HttpSource | None = None
         self._emulator: Emulator | None = None
+        self._redis: EmbeddedRedis | None = None
         self._stack: Stack | None = None
         self._deployment: Deployment | None = None
         self._pools: dict[str, Pool] = {}
@@ -123,8 +129,9 @@ class Dev:
             self._join_sources()
             if self._stack is not None:
                 delete_stack(self._other, self._stack)
-        if self._emulator is not None:
-            self._emulator.stop()
+        for server in (self._emulator, self._redis):
+            if server is not None:
+                server.stop()
         self._join_sources()
 
     def __enter__(self) -> Dev:
@@ -208,6 +215,9 @@ class Dev:
             self._tell(f"Starting {self._kind}")
             self._emulator.start()
             self._endpoint = self._emulator.endpoint
+        if self._queues == "redis":
+            self._redis = EmbeddedRedis(self.run_folder, self._ended.put)
+            self._redis.start()
         template = read_template(self._template_path, self._parameters, self.endpoint.region)
         if self._emulator is not None:
             self._emulator.wait_ready()
@@ -270,7 +280,10 @@ class Dev:
         return self._pools[function]
 
     def _extra_of(self, function: str) -> dict[str, str]:
-        return {**self._extra_env, **self._function_env.get(function, {})}
+        queues = (
+            {} if self._redis is None else self._redis.environment(_there(self._deployment).functions[function].environment)
+        )
+        return {**queues, **self._extra_env, **self._function_env.get(function, {})}
 
 
 def _there(thing: Thing | None) -> Thing:

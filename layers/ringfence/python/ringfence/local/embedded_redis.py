@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ringfence.local.redis_binaries import redis_server
@@ -43,6 +44,12 @@ class EmbeddedRedis:
     def url(self, queue: str) -> str:
         """The URL of a queue here, as RINGFENCE_QUEUES wants it."""
         return f"redis://127.0.0.1:{self._process.port}/{queue}"
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """RINGFENCE_QUEUES of a function that is given it: the same names, here."""
+        if "RINGFENCE_QUEUES" not in given:
+            return {}
+        return {"RINGFENCE_QUEUES": json.dumps({name: self.url(name) for name in json.loads(given["RINGFENCE_QUEUES"])})}
 
     @property
     def pid(self) -> int:

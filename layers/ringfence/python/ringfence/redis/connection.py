@@ -53,4 +53,5 @@ def connect(server: Server, telemetry: Telemetry | None = None, *, lease_seconds
 
         return SingleServer(server, condition, timeout_seconds)
     except ModuleNotFoundError as missing:
-        raise Misconfigured(f"RINGFENCE_QUEUES names a Redis, for which {missing.name} is not installed") from None
+        package = (missing.name or "").partition(".")[0]
+        raise Misconfigured(f"RINGFENCE_QUEUES names a Redis, for which {package} is not installed") from None

@@ -248,7 +248,7 @@ def test_cancel_redrive_and_queues(shell: Shell) -> None:
     assert shell("redrive", dead).exit_code == 1
     shell("submit", "double")
     shell.api.system.run_relay()
-    assert shell("queues").stdout.splitlines()[0] == "default\t1\t0\t0"
+    assert shell("queues").stdout.splitlines()[0] == "default\t1\t0\t0\tnone\t1\tnone\topen"
 
 
 def test_the_cancel_of_a_running_job_is_a_request(shell: Shell) -> None:

@@ -263,16 +263,6 @@ def test_only_a_dead_job_is_redriven(api: MemoryApi, key: str) -> None:
 # --- what belongs to nobody in particular ----------------------------------------------------------------------------
 
 
-def test_the_queues_tell_their_depths(api: MemoryApi, key: str) -> None:
-    api.system.submit("half")
-    api.system.run_relay()
-    queues = api.request("GET", "/v1/queues", key=key).document["queues"]
-    assert queues == [
-        {"name": "default", "ready": 1, "leased": 0, "delayed": 0},
-        {"name": "priority", "ready": 0, "leased": 0, "delayed": 0},
-    ]
-
-
 def test_the_quarantine_tells_the_reason_and_keeps_the_bytes(api: MemoryApi, key: str) -> None:
     canary = b"canary of another tenant"
     set_aside(api, "49", data=canary)

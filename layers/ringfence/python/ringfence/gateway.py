@@ -6,7 +6,7 @@ Register the row, append to the log, answer: the append is the acceptance, and n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -263,9 +263,14 @@ class Gateway:
 
         return self._change_seen(tenant, job_id, step)
 
-    def queue_depths(self) -> dict[str, Depth]:
-        """How much waits in each queue."""
-        return {name: queue.depth() for name, queue in self._queues.items()}
+    @property
+    def queue_names(self) -> Collection[str]:
+        """The queues of this deployment."""
+        return self._queues.keys()
+
+    def queue_depths(self, names: Iterable[str] | None = None) -> dict[str, Depth]:
+        """How much waits in these queues, or in all."""
+        return {name: self._queues[name].depth() for name in (self._queues if names is None else names)}
 
     def set_aside(self, tenant: str | None, limit: int) -> list[SetAside]:
         """What could not be read, the newest first; at most ``limit`` and `MAX_SET_ASIDE`.

@@ -1,4 +1,4 @@
-"""``ringfence status``, ``wait``, ``list``, ``cancel``, ``redrive`` and ``queues``."""
+"""``ringfence status``, ``wait``, ``list``, ``cancel`` and ``redrive``."""
 
 from __future__ import annotations
 
@@ -91,19 +91,6 @@ def cancel(client: Client, output: Output, job_id: str) -> None:
 def redrive(client: Client, output: Output, job_id: str, payload: str | None) -> None:
     """Give a dead job its attempts back. Needs a key with the scope operate."""
     _tell(output, client.redrive(job_id, payload_option(payload)))
-
-
-@click.command(epilog=exit_codes.MEANING)
-@api_command
-def queues(client: Client, output: Output) -> None:
-    """Show how much waits in each queue."""
-    depths = client.queues()
-    if output.as_json:
-        for queue in depths.values():
-            output.json(queue)
-        return
-    rows = [[queue.name, str(queue.ready), str(queue.leased), str(queue.delayed)] for queue in depths.values()]
-    output.table(["queue", "ready", "leased", "delayed"], rows)
 
 
 def _code(state: State) -> int:

@@ -19,7 +19,7 @@ COMMANDS = {
     "cancel": ("ringfence.cli.jobs:cancel", "Cancel a job."),
     "redrive": ("ringfence.cli.jobs:redrive", "Give a dead job its attempts back (scope operate)."),
     "quarantine": ("ringfence.cli.quarantine:quarantine", "Show what could not be read (scope operate)."),
-    "queues": ("ringfence.cli.jobs:queues", "Show how much waits in each queue."),
+    "queues": ("ringfence.cli.queues:queues", "Show the queues, or change the pace of one."),
     "keys": ("ringfence.cli.keys:keys", "Make, list and revoke API keys."),
     "worker": ("ringfence.cli.worker:worker", "Run jobs in processes of your own."),
     "dev": ("ringfence.cli.dev:dev", "Run the whole system on this machine."),

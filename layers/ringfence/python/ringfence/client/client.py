@@ -15,6 +15,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ringfence.client.batches import BatchSender, Outcome, batches, keyed
 from ringfence.client.jobs import JobRequest, JobSnapshot, Submitted, payload_text, snapshot
@@ -29,10 +30,11 @@ from ringfence.http.documents import (
     QueuesDocument,
     SetAsideDocument,
 )
+from ringfence.http.queue_settings import QueueChange
 from ringfence.job import State
 from ringfence.ports import Clock
 
-JOBS = "/v1/jobs"
+JOBS, QUEUES = "/v1/jobs", "/v1/queues"
 
 HELD_SECONDS = 20.0
 """The longest ``?wait=`` that is asked for; the API caps it lower, or at nothing, as it likes."""
@@ -157,9 +159,14 @@ class Client:
                 pause = min(LONGEST_POLL_SECONDS, pause * 1.5)
 
     def queues(self) -> dict[str, QueueDocument]:
-        """How much waits in each queue."""
-        answer = self._transport.call("GET", "/v1/queues")
+        """How much waits in each queue, and at what pace it goes."""
+        answer = self._transport.call("GET", QUEUES)
         return {queue.name: queue for queue in msgspec.json.decode(answer.body, type=QueuesDocument).queues}
+
+    def queue(self, name: str) -> QueueDocument:
+        """The same of one queue. Raises `Rejected` (404, ``unknown-queue``) if there is none of this name."""
+        answer = self._transport.call("GET", f"{QUEUES}/{quote(name, safe='')}")
+        return msgspec.json.decode(answer.body, type=QueueDocument)
 
     def quarantine(self, limit: int = 50) -> list[SetAsideDocument]:
         """What could not be read and was set aside, newest first; ``limit`` is at most 100."""
@@ -171,6 +178,23 @@ class Client:
     def cancel(self, job_id: str) -> JobSnapshot:
         """Cancel a waiting job, ask the worker of a running one to stop. Returns the job afterwards."""
         return snapshot(self._transport.call("POST", _path(job_id) + "/cancel").body)
+
+    def set_queue(
+        self,
+        name: str,
+        *,
+        rate_per_second: float | UnsetType | None = UNSET,
+        burst: int | UnsetType = UNSET,
+        paused: bool | UnsetType = UNSET,
+        high_water_mark: int | UnsetType | None = UNSET,
+    ) -> QueueDocument:
+        """Change some live settings of a queue, for all tenants; None takes a limit away. Returns the queue afterwards.
+
+        Needs a key with the scope operate. In force within five seconds.
+        """
+        change = QueueChange(rate_per_second=rate_per_second, burst=burst, paused=paused, high_water_mark=high_water_mark)
+        answer = self._transport.call("PATCH", f"{QUEUES}/{quote(name, safe='')}", msgspec.json.encode(change))
+        return msgspec.json.decode(answer.body, type=QueueDocument)
 
     def redrive(self, job_id: str, payload: Any = None) -> JobSnapshot:
         """Give a dead job its attempts back, with another payload unless that is None. `Rejected` (409) if it is not dead."""

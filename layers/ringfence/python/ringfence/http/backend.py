@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ringfence.gateway import Gateway
-from ringfence.ports import Clock, Keys, Telemetry
+from ringfence.ports import Clock, Keys, SettingsStore, Telemetry
 from ringfence.settings import Settings
 
 
@@ -25,6 +25,9 @@ class Backend(Protocol):
 
     @property
     def gateway(self) -> Gateway: ...
+
+    @property
+    def queue_settings(self) -> SettingsStore: ...
 
     @property
     def keys(self) -> Keys: ...

@@ -12,6 +12,7 @@ from ringfence.gateway import Accepted
 from ringfence.http.reply import Problem
 from ringfence.job import Job, Millis, State
 from ringfence.ports import Depth, SetAside
+from ringfence.queue_settings import QueueState
 
 Time = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds.", examples=["2026-11-05T12:34:56.789Z"])]
 JobId = Annotated[str, Meta(description="26 characters, a–z and 2–7.", examples=["k5u3c6mwzq2yxj7v4n8d2h6t3e"])]
@@ -97,12 +98,17 @@ class EntriesDocument(msgspec.Struct, frozen=True):
 
 
 class QueueDocument(msgspec.Struct, frozen=True):
-    """How many tickets wait, are leased, are delayed. Approximate on SQS."""
+    """How many tickets wait, are leased, are delayed (approximate on SQS), and at what pace new ones are pushed."""
 
     name: str
     ready: int
     leased: int
     delayed: int
+    rate_per_second: Annotated[float | None, Meta(description="Tickets a second on average; null: as they come.")]
+    burst: Annotated[int, Meta(description="Tickets that may come at once after a pause, where there is a rate.")]
+    paused: Annotated[bool, Meta(description="Nothing is pushed; jobs are accepted and wait in line.")]
+    high_water_mark: Annotated[int | None, Meta(description="Tickets above which no more are pushed; null: no limit.")]
+    parked: Annotated[bool, Meta(description="Jobs wait in line, and newcomers behind them.")]
 
 
 class QueuesDocument(msgspec.Struct, frozen=True):
@@ -175,8 +181,19 @@ def accepted_document(accepted: Accepted) -> AcceptedDocument:
     )
 
 
-def queue_document(name: str, depth: Depth) -> QueueDocument:
-    return QueueDocument(name, depth.ready, depth.leased, depth.delayed)
+def queue_document(name: str, depth: Depth, state: QueueState) -> QueueDocument:
+    settings = state.settings
+    return QueueDocument(
+        name=name,
+        ready=depth.ready,
+        leased=depth.leased,
+        delayed=depth.delayed,
+        rate_per_second=settings.rate_per_second,
+        burst=settings.burst,
+        paused=settings.paused,
+        high_water_mark=settings.high_water_mark,
+        parked=state.line.waiting,
+    )
 
 
 def set_aside_document(item: SetAside) -> SetAsideDocument:

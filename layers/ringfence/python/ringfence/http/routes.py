@@ -9,25 +9,19 @@ import msgspec
 from msgspec import Meta
 
 from ringfence.gateway import MAX_SET_ASIDE
-from ringfence.http import documents, job_routes, submissions
+from ringfence.http import documents, job_routes, queue_routes, queue_settings, submissions
 from ringfence.http.reply import JSON, Reply, json_reply
 from ringfence.http.route import Route, Visit
 
 _ACCEPTED = (documents.AcceptedDocument, documents.EntriesDocument)
 _JOB = (documents.JobDocument,)
+_QUEUE = (documents.QueueDocument,)
 
 
 class QuarantineQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How much of the quarantine to show."""
 
     limit: Annotated[int, Meta(ge=1, le=MAX_SET_ASIDE, description="At most so many.")] = 50
-
-
-def show_queues(visit: Visit) -> Reply:
-    """Answer with the depth of each queue."""
-    depths = visit.backend.gateway.queue_depths()
-    listed = [documents.queue_document(name, depth) for name, depth in sorted(depths.items())]
-    return json_reply(200, documents.QueuesDocument(listed))
 
 
 def show_quarantine(visit: Visit) -> Reply:
@@ -115,12 +109,31 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET",
-        path="/v1/queues",
+        path=queue_routes.QUEUES_PATH,
         scope="read",
-        answer=show_queues,
-        summary="How much waits in each queue, of all tenants",
+        answer=queue_routes.show_queues,
+        summary="How much waits in each queue, of all tenants, and at what pace it goes",
         answers={200: ("The queues.", (documents.QueuesDocument,))},
         problems=(503,),
+    ),
+    Route(
+        method="GET",
+        path=queue_routes.QUEUES_PATH + "/<name>",
+        scope="read",
+        answer=queue_routes.show_queue,
+        summary="The same of one queue",
+        answers={200: ("The queue.", _QUEUE)},
+        problems=(404, 503),
+    ),
+    Route(
+        method="PATCH",
+        path=queue_routes.QUEUES_PATH + "/<name>",
+        scope="operate",
+        answer=queue_routes.change_queue,
+        summary="Change the pace of a queue, for all tenants, within five seconds",
+        body=(queue_settings.QueueChange,),
+        answers={200: ("The queue afterwards.", _QUEUE)},
+        problems=(404, 422, 503),
     ),
     Route(
         method="GET",

@@ -42,7 +42,11 @@ IdempotencyKey = Annotated[
 ]
 OrderingKey = Annotated[
     str,
-    Meta(pattern=patterns.ORDERING_KEY, description="Jobs of one ordering key reach their queue in the order of acceptance."),
+    Meta(
+        pattern=patterns.ORDERING_KEY,
+        description="Tickets of one ordering key are pushed into their queue in the order of acceptance, those of parked jobs "
+        "included. No order is promised of delayed jobs and retries, nor among workers, nor by SQS itself.",
+    ),
 ]
 DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_AHEAD_SECONDS, description="Not before so many seconds from now.")]
 RunAt = Annotated[datetime, Meta(tz=True, description="Not before this time (RFC 3339, with an offset).")]

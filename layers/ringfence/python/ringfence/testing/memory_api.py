@@ -16,7 +16,7 @@ from ringfence.gateway import Gateway
 from ringfence.http import api
 from ringfence.http.auth import SCOPES, new_key
 from ringfence.memory.keys import MemoryKeys
-from ringfence.ports import Clock, Keys, Telemetry
+from ringfence.ports import Clock, Keys, SettingsStore, Telemetry
 from ringfence.settings import Settings
 from ringfence.testing.system import MemorySystem
 
@@ -69,6 +69,10 @@ class MemoryApi:
     @property
     def gateway(self) -> Gateway:
         return self.system.gateway
+
+    @property
+    def queue_settings(self) -> SettingsStore:
+        return self.system.queue_settings
 
     def key(self, tenant: str = "default", scopes: Iterable[str] = SCOPES) -> str:
         """A fresh API key of this tenant."""
@@ -134,7 +138,7 @@ def served(answer: Callable[[Event], Event]) -> Iterator[str]:
             if answer_event["statusCode"] != 304:
                 self.wfile.write(text)
 
-        do_GET = do_POST = respond
+        do_GET = do_POST = do_PATCH = respond
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

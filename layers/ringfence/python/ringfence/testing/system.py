@@ -21,7 +21,7 @@ from ringfence.memory.queue import MemoryQueue
 from ringfence.memory.queue_settings import MemorySettings
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.pace import Pacer
-from ringfence.ports import Clock, Services
+from ringfence.ports import Clock, Limiter, Services, SettingsStore
 from ringfence.relay import Relay
 from ringfence.timers import Timers
 from ringfence.worker import Worker
@@ -57,8 +57,8 @@ class MemorySystem:
         self.quarantine = MemoryQuarantine()
         self.ledger = wrapped("ledger", self.memory_ledger)
         self.log = wrapped("log", self.memory_log)
-        self.queue_settings = wrapped("settings", MemorySettings())
-        self.limiter = wrapped("limiter", MemoryLimiter(self.clock))
+        self.queue_settings: SettingsStore = wrapped("settings", MemorySettings())
+        self.limiter: Limiter = wrapped("limiter", MemoryLimiter(self.clock))
         self.queues = {name: wrapped(f"queue:{name}", queue) for name, queue in self.memory_queues.items()}
         self._relayed: str | None = None
         self.build()

@@ -1,0 +1,50 @@
+"""What ``/v1/queues`` does: depths and live settings, of all tenants, for a queue is everybody's."""
+
+from __future__ import annotations
+
+from ringfence.errors import Rejected
+from ringfence.http import documents, queue_settings
+from ringfence.http.reply import Reply, json_reply
+from ringfence.http.route import Visit
+
+QUEUES_PATH = "/v1/queues"
+
+_UNCACHED = {"Cache-Control": "no-store"}
+
+
+def show_queues(visit: Visit) -> Reply:
+    """Answer with every queue of the deployment."""
+    depths = visit.backend.gateway.queue_depths()
+    settings = visit.backend.queue_settings
+    listed = [documents.queue_document(name, depth, settings.read(name)) for name, depth in sorted(depths.items())]
+    return json_reply(200, documents.QueuesDocument(listed), _UNCACHED)
+
+
+def show_queue(visit: Visit, name: str) -> Reply:
+    """Answer with one queue."""
+    _require_queue(visit, name)
+    (depth,) = visit.backend.gateway.queue_depths([name]).values()
+    document = documents.queue_document(name, depth, visit.backend.queue_settings.read(name))
+    return json_reply(200, document, _UNCACHED)
+
+
+def change_queue(visit: Visit, name: str) -> Reply:
+    """Change some settings of a queue. In force within five seconds, everywhere."""
+    changes = queue_settings.read_changes(visit.request.body())
+    _require_queue(visit, name)
+    changed = visit.backend.queue_settings.change(name, changes)
+    visit.backend.telemetry.event(
+        "queue_changed",
+        queue=name,
+        tenant=visit.tenant,
+        rate_per_second=changed.rate_per_second,
+        burst=changed.burst,
+        paused=changed.paused,
+        high_water_mark=changed.high_water_mark,
+    )
+    return show_queue(visit, name)
+
+
+def _require_queue(visit: Visit, name: str) -> None:
+    if name not in visit.backend.gateway.queue_names:
+        raise Rejected("there is no such queue", kind="unknown-queue", status=404)

@@ -13,9 +13,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 import ringfence
 from ringfence.aws import clients
 from ringfence.aws.events import UnknownQueue, queue_of_event
+from ringfence.aws.limiter import DynamoLimiter
 from ringfence.aws.queue import SqsQueue
 from ringfence.aws.queue_url import queue_url
 from ringfence.errors import Unavailable
+from ringfence.redis.limiter import RedisLimiter
 from ringfence.redis.queue import RedisQueue
 from ringfence.runtime import Runtime
 from ringfence.settings import Misconfigured, Settings
@@ -60,6 +62,13 @@ def test_the_url_chooses_the_engine(sqs: Sqs) -> None:
     assert [type(queues[name]) for name in ("default", "named", "fast")] == [SqsQueue, SqsQueue, RedisQueue]
     assert [queue.name for queue in queues.values()] == ["default", "named", "fast"]
     assert sqs.asked == ["jobs"]
+
+
+def test_the_limiter_of_a_queue_is_where_the_queue_is(sqs: Sqs) -> None:
+    limiters = runtime(default=SQS_URL, named="sqs://jobs", fast="redis://127.0.0.1:1/payments").limiters
+
+    assert [type(limiters[name]) for name in ("default", "named", "fast")] == [DynamoLimiter, DynamoLimiter, RedisLimiter]
+    assert limiters["default"] is limiters["named"], "one process sees what it reserved in either"
 
 
 def test_queues_of_one_redis_share_its_connections(sqs: Sqs) -> None:

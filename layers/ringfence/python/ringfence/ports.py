@@ -91,6 +91,8 @@ class Queue(Protocol):
     name: str
     max_delay_seconds: float
     max_lease_seconds: float
+    delay_step_seconds: float
+    """How finely it is worth telling this engine's delays apart: tickets that are due within one step travel together."""
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float = 0.0) -> list[Ticket]:
         """Add tickets, visible after the delay (clipped to ``max_delay_seconds``). Returns those that were not taken."""

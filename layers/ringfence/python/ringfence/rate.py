@@ -10,6 +10,7 @@ the steps of any number of relays add up to one schedule, because each starts fr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ringfence.job import Millis
 
@@ -62,17 +63,19 @@ def reserve(
     the one before. A ``now`` that lies behind ``reserved`` (a slow clock) only makes the waits longer.
     """
     earliest = now if reserved is None else max(now, reserved.latest)
-    start = earliest if reserved is None else max(earliest, _arrival(reserved, rate, earliest))
-    latest, waits = earliest, list[Millis]()
-    for ticket in range(count):
-        release = max(earliest, start + rate.spans(ticket) - rate.tolerance)
-        if within is not None and release > now + within:
-            break
-        latest = release
-        waits.append(-(-(release - now) // 1_000))
-    if not waits:
-        return reserved, waits
-    return Reserved(start + rate.spans(len(waits)), latest, rate.interval_nanos), waits
+    start = earliest if reserved is None else _arrival(reserved, rate, earliest)
+    given = releases(rate, earliest, start, count)
+    if within is not None:
+        given = list(takewhile(lambda release: release <= now + within, given))
+    if not given:
+        return reserved, []
+    after = Reserved(start + rate.spans(len(given)), given[-1], rate.interval_nanos)
+    return after, [-(-(release - now) // 1_000) for release in given]
+
+
+def releases(rate: Rate, earliest: Micros, start: Micros, count: int) -> list[Micros]:
+    """When ``count`` tickets may go of which the first has the theoretical arrival time ``start``."""
+    return [max(earliest, start + rate.spans(ticket) - rate.tolerance) for ticket in range(count)]
 
 
 def _arrival(reserved: Reserved, rate: Rate, earliest: Micros) -> Micros:

@@ -101,12 +101,15 @@ class Runtime:
 
     @cached_property
     def limiters(self) -> Mapping[str, Limiter]:
-        """The limiter of each queue."""
+        """The limiter of each queue: on its Redis, or in the ledger's table."""
         from ringfence.aws.clients import client
         from ringfence.aws.limiter import DynamoLimiter
 
-        limiter = self._wrapped("limiter", DynamoLimiter(client("dynamodb"), self.settings.ledger_table, self.clock))
-        return dict.fromkeys(self.settings.queues, limiter)
+        on_dynamodb = DynamoLimiter(client("dynamodb"), self.settings.ledger_table, self.clock)
+        return {
+            name: self._wrapped("limiter", self._redis_queues.limiter(url) if _on_redis(url) else on_dynamodb)
+            for name, url in self.settings.queues.items()
+        }
 
     @cached_property
     def pacer(self) -> Pacer:
@@ -159,8 +162,7 @@ class Runtime:
         )
 
     def _queue(self, name: str, url: str) -> Queue:
-        on_redis = url.startswith(("redis://", "rediss://"))
-        queue: Queue = self._redis_queues.queue(name, url) if on_redis else self._sqs_queue(name, url)
+        queue: Queue = self._redis_queues.queue(name, url) if _on_redis(url) else self._sqs_queue(name, url)
         return self._wrapped(f"queue:{name}", queue)
 
     def _sqs_queue(self, name: str, url: str) -> Queue:
@@ -186,6 +188,10 @@ class Runtime:
     def _wrapped(self, name: str, port: Port) -> Port:
         wrapped: Port = self._wrap(name, port)
         return wrapped
+
+
+def _on_redis(url: str) -> bool:
+    return url.startswith(("redis://", "rediss://"))
 
 
 def _worker_name() -> str:

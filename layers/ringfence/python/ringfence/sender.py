@@ -71,10 +71,11 @@ class Sender:
         return Sent(sent.pushed, len(waits) + parked if len(waits) + parked < len(jobs) else None)
 
     def push(self, queue: str, jobs: Sequence[Waiting], waits: Sequence[Millis]) -> Sent[Waiting]:
-        """Push tickets with these delays, which do not fall; those of one second travel together, at its end: never early."""
+        """Push tickets with these delays, which do not fall. Those within one step travel together, at its end: never early."""
         pushed: list[Waiting] = []
-        delays = groupby(range(len(jobs)), key=lambda index: -(-waits[index] // 1_000))
-        for delay_seconds, indices in delays:
+        step_ms = round(self._queues[queue].delay_step_seconds * 1_000)
+        for steps, indices in groupby(range(len(jobs)), key=lambda index: -(-waits[index] // step_ms)):
+            delay_seconds = steps * step_ms / 1_000
             together = [(index, jobs[index], self._ids.mark()) for index in indices]
             untaken = self._push_together(queue, [new_ticket(ticket_id, job) for _, job, ticket_id in together], delay_seconds)
             pushed += [job for _, job, ticket_id in together if ticket_id not in untaken]
@@ -82,7 +83,7 @@ class Sender:
                 return Sent(pushed, min(index for index, _, ticket_id in together if ticket_id in untaken))
         return Sent(pushed, None)
 
-    def _push_together(self, queue: str, tickets: Sequence[Ticket], delay_seconds: int) -> set[str]:
+    def _push_together(self, queue: str, tickets: Sequence[Ticket], delay_seconds: float) -> set[str]:
         """The ids of the tickets that were not taken."""
         reason = None
         try:

@@ -43,6 +43,7 @@ class SqsQueue:
     """
 
     max_delay_seconds = float(MAX_DELAY_SECONDS)
+    delay_step_seconds = 1.0
     max_lease_seconds = float(MAX_VISIBILITY_SECONDS)
 
     def __init__(

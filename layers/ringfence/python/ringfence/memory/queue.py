@@ -33,6 +33,8 @@ class MemoryQueue:
     Every lease hands out a new receipt, and only the latest receipt of a message counts. Times are the clock's ``monotonic``.
     """
 
+    delay_step_seconds = 0.1
+
     def __init__(
         self, name: str, clock: Clock | None = None, *, max_delay_seconds: float = 900.0, max_lease_seconds: float = 43_200.0
     ) -> None:

@@ -41,6 +41,8 @@ class RedisQueue:
     before comes after those.
     """
 
+    delay_step_seconds = 0.1
+
     def __init__(
         self,
         connection: Connection,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,15 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
     with RedisServer(find_redis_server(), tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[RedisServer]]:
+    """The nodes of a Redis Cluster that nobody kills or fills."""
+    from ringfence.testing.redis_server import redis_cluster
+
+    with redis_cluster(find_redis_server(), tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
 
 
 @pytest.fixture(params=KINDS)

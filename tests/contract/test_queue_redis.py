@@ -12,25 +12,23 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ringfence.local.redis_binaries import redis_server
 from ringfence.redis.address import Server
 from ringfence.redis.connection import Connection, connect
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import PassSeconds, QueueContract, ReceiptContract
 from ringfence.testing.redis_kinds import KINDS, binary_of
-from ringfence.testing.redis_server import RedisServer, let_pass, redis_cluster
+from ringfence.testing.redis_server import RedisServer, let_pass
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module", params=[*KINDS, "cluster"])
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    folder = tmp_path_factory.mktemp(request.param)
     if request.param == "cluster":
-        with redis_cluster(redis_server(), folder) as nodes:
-            yield connect(Server("127.0.0.1", nodes[0].port, cluster=True))
+        nodes = request.getfixturevalue("redis_nodes")
+        yield connect(Server("127.0.0.1", nodes[0].port, cluster=True))
     else:
-        with RedisServer(binary_of(request.param), folder) as server:
+        with RedisServer(binary_of(request.param), tmp_path_factory.mktemp(request.param)) as server:
             yield server.connection()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from ringfence.redis.address import Server
 from ringfence.redis.connection import connect
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import ticket
-from ringfence.testing.redis_server import RedisServer, redis_cluster
+from ringfence.testing.redis_server import RedisServer
 
 
 @pytest.fixture
@@ -61,15 +62,15 @@ def test_where_even_info_is_forbidden_the_queue_works_and_that_is_told(tmp_path:
     assert telemetry.named("redis_not_inspected")
 
 
-def test_a_cluster_tells_of_each_node(tmp_path: Path, telemetry: MemoryTelemetry) -> None:
-    with redis_cluster(find_redis_server(), tmp_path) as nodes:
-        nodes[2].ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-        connection = connect(Server("127.0.0.1", nodes[0].port, cluster=True), telemetry)
-        RedisQueue(connection, "default").push([ticket()])
+def test_a_cluster_tells_of_each_node(redis_nodes: Sequence[RedisServer], telemetry: MemoryTelemetry) -> None:
+    redis_nodes[2].ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    connection = connect(Server("127.0.0.1", redis_nodes[0].port, cluster=True), telemetry)
+    RedisQueue(connection, "default").depth()
+    redis_nodes[2].ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
-        assert telemetry.named("redis_evicts_queues") == [
-            {"server": f"127.0.0.1:{nodes[2].port}", "policy": "allkeys-lru", "limit_bytes": "0"}
-        ]
+    assert telemetry.named("redis_evicts_queues") == [
+        {"server": f"127.0.0.1:{redis_nodes[2].port}", "policy": "allkeys-lru", "limit_bytes": "0"}
+    ]
 
 
 def test_a_queue_that_was_evicted_is_noticed(redis_binary: Path, tmp_path: Path, telemetry: MemoryTelemetry) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from ringfence.errors import Unavailable
 from ringfence.local.redis_binaries import redis_server as find_redis_server
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.ports import Depth, Lease
+from ringfence.redis.address import Server
+from ringfence.redis.connection import connect
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import ticket
-from ringfence.testing.redis_server import RedisServer
+from ringfence.testing.redis_server import RedisServer, redis_cluster
 from ringfence.wire import decode_ticket
 
 WITH_A_FILE = ("--appendonly", "yes", "--appendfsync", "everysec")
@@ -51,7 +54,6 @@ def test_scripts_that_are_flushed_amid_traffic_cost_nobody_a_call(redis_server: 
     """C17"""
     queue = redis_server.queue()
     pushed = [ticket() for _ in range(3000)]
-    drained = threading.Event()
     seen: list[str] = []
     faults: list[BaseException] = []
 
@@ -67,9 +69,9 @@ def test_scripts_that_are_flushed_amid_traffic_cost_nobody_a_call(redis_server: 
             seen.extend(ids_in(done))
         queue.acknowledge(done)
 
-    def run(part: object) -> None:
+    def run(part: Callable[[], None]) -> None:
         try:
-            part()  # type: ignore[operator]
+            part()
         except BaseException as fault:  # noqa: BLE001 - told below
             faults.append(fault)
 
@@ -80,7 +82,6 @@ def test_scripts_that_are_flushed_amid_traffic_cost_nobody_a_call(redis_server: 
     while any(thread.is_alive() for thread in threads):
         redis_server.ask("SCRIPT", "FLUSH")
         flushes += 1
-    drained.set()
     for thread in threads:
         thread.join()
 
@@ -227,4 +228,24 @@ def test_the_check_runs_what_leases(redis_server: RedisServer) -> None:
 
     with pytest.raises(Unavailable, match="WRONGTYPE"):
         queue.check()
-    assert isinstance(queue, RedisQueue)
+
+
+def test_a_cluster_that_loses_a_node_is_unavailable_until_it_is_back(tmp_path: Path) -> None:
+    """C18"""
+    with redis_cluster(find_redis_server(), tmp_path) as nodes:
+        queue = RedisQueue(connect(Server("127.0.0.1", nodes[0].port, cluster=True)), "default")
+        queue.push([ticket()])
+        held = queue.lease(1, 30)
+        (owner,) = (node for node in nodes if node.ask("DBSIZE"))
+        owner.kill()
+        kept = ticket()
+        with pytest.raises(Unavailable):
+            queue.lease(1, 30)
+        assert queue.push([kept]) == [kept]
+        owner.restart()
+        deadline = time.monotonic() + 20
+        while queue.push([kept]):
+            assert time.monotonic() < deadline
+
+        assert queue.extend(held, 30) == held, "it had no file"
+        assert ids_in(queue.lease(10, 30)) == [kept.ticket_id]

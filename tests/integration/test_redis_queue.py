@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from ringfence.redis.address import Server, parse
 from ringfence.redis.connection import connect
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import ticket
-from ringfence.testing.redis_server import RedisServer, redis_cluster
+from ringfence.testing.redis_server import RedisServer
 from ringfence.wire import decode_ticket
 
 CANARY = "hunter2-canary"
@@ -409,11 +409,10 @@ def test_databases_of_one_server_are_apart(redis_server: RedisServer) -> None:
 # --- a cluster -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One node of three."""
-    with redis_cluster(find_redis_server(), tmp_path_factory.mktemp("cluster")) as nodes:
-        yield nodes[0]
+@pytest.fixture
+def cluster(redis_nodes: Sequence[RedisServer]) -> RedisServer:
+    """One node of several."""
+    return redis_nodes[0]
 
 
 def test_queues_spread_over_a_cluster_and_each_stays_together(cluster: RedisServer) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.module_counts import MAX_SOURCE_BYTES
-from ringfence.local.demo.broken import broken_files
+from ringfence.local.demo import broken
 from ringfence.local.demo.plain import NoExampleJobs, expected_of
 from ringfence.local.demo.sources import Source
 
@@ -38,21 +38,36 @@ def test_an_invalid_escape_in_a_file_is_no_warning_of_ours() -> None:
     assert expected_of([Source("modules/a.py", rb"x = '\d'")], WORKER).modules  # pytest turns a warning into an error
 
 
-def test_each_of_the_three_broken_files_is_wrong_in_another_way_and_none_for_its_size() -> None:
-    files = broken_files()
-    assert expected_of(files, WORKER).unparseable.keys() == {source.key for source in files}
-    messages = {message.partition("(")[0] for message in expected_of(files, WORKER).unparseable.values()}
-    assert len(messages) == 3
-    assert all(len(source.data) <= MAX_SOURCE_BYTES for source in files)
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> tuple[Source, ...]:
+    """The broken files with fewer lines, which parse as fast as others."""
+    monkeypatch.setattr(broken, "_LINES", 50)
+    return broken.broken_files()
 
 
-def test_two_of_them_are_long_and_right_up_to_their_last_line() -> None:
-    long = [source for source in broken_files() if len(source.data) > 400_000]
+def test_each_of_the_three_broken_files_is_wrong_in_another_way(short: tuple[Source, ...]) -> None:
+    unparseable = expected_of(short, WORKER).unparseable
+
+    assert unparseable.keys() == {source.key for source in short}
+    assert len({message.partition("(")[0] for message in unparseable.values()}) == 3
+
+
+def test_two_of_them_are_right_up_to_their_last_line(short: tuple[Source, ...]) -> None:
+    long = [source for source in short if b"row" in source.data]
+
     assert len(long) == 2
     for source in long:
         body, _, last = source.data.rstrip().rpartition(b"\n")
         assert len(last) < 20
         assert not expected_of([Source(source.key, body)], WORKER).unparseable
+
+
+def test_those_two_are_long_and_none_is_refused_for_its_size() -> None:
+    sizes = sorted(len(source.data) for source in broken.broken_files())
+
+    assert sizes[0] < 100
+    assert sizes[1] > 400_000
+    assert sizes[2] <= MAX_SOURCE_BYTES
 
 
 def test_a_folder_without_the_example_jobs_is_told(tmp_path: Path) -> None:

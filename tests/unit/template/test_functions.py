@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 
@@ -11,7 +12,7 @@ from samtranslator.yaml_helper import yaml_parse
 from ringfence.local.intrinsics import Filling, references
 from ringfence.settings import Settings
 
-from .conftest import TEMPLATE, Stack
+from .conftest import ALONGSIDE, DECIDING, TEMPLATE, Stack, combinations
 
 FUNCTIONS = ("GatewayFunction", "RelayFunction", "WorkerFunction", "TimersFunction")
 
@@ -113,3 +114,13 @@ def test_every_parameter_and_output_says_what_it_is(stack: Stack) -> None:
         "ApiUrl", "StreamName", "LastResortQueueUrl", "LedgerTableName", "BucketName",
         "GatewayFunctionName", "RelayFunctionName", "WorkerFunctionName", "TimersFunctionName",
     }  # fmt: skip
+
+
+def test_the_combinations_that_are_tried_hold_every_value_and_every_three_that_meet() -> None:
+    tried = [dict(parameters) for parameters in combinations()]
+
+    assert len(tried) == 8
+    for name, options in {**DECIDING, **ALONGSIDE}.items():
+        assert {parameters[name] for parameters in tried} == set(options)
+    for three in itertools.combinations(DECIDING, 3):
+        assert len({tuple(parameters[name] for name in three) for parameters in tried}) == 2**3

@@ -156,7 +156,9 @@ def hold_and_recover(server: RedisServer, queue: RedisQueue) -> None:
 
 
 def test_a_server_that_still_loads_is_waited_for(tmp_path: Path) -> None:
-    with RedisServer(redis_server(), tmp_path, ["--appendonly", "yes", "--key-load-delay", "200"]) as server:
+    with RedisServer(
+        redis_server(), tmp_path, ["--appendonly", "yes", "--appendfsync", "no", "--key-load-delay", "200"]
+    ) as server:
         queue = server.queue()
         for _ in range(3000):  # a line of its file for each, and so 0.6 s to load them
             queue.push([ticket()])

@@ -12,7 +12,7 @@ from ringfence.gateway import Accepted, Submission
 from ringfence.job import LINE_MARK, State
 from ringfence.memory.clock import ManualClock
 from ringfence.pace import HORIZON_SECONDS, SETTINGS_SECONDS
-from ringfence.testing.faults import Fault, Faulty, lie, unavailable
+from ringfence.testing.faults import Call, Fault, Faulty, lie, unavailable
 from ringfence.testing.limiter_contract import ensure_within_rate
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import Ticket, decode_ticket
@@ -515,14 +515,27 @@ def test_settings_that_cannot_be_read_again_are_believed_a_little_longer() -> No
 
 
 def test_a_push_that_fails_stops_its_queue_so_that_nothing_overtakes() -> None:
-    here = faulty("queue:default", unavailable("push", call=3), rate_per_second=10.0)
+    here = faulty("queue:default", unavailable("push"), rate_per_second=10.0)
     job_ids = submitted(here, 2_000)
-    unsent = here.run_relay()
-    assert unsent is not None
-    assert parked(here) == []
+    assert here.run_relay() == here.memory_log.read()[0].sequence
+    assert (tickets(here), parked(here)) == ([], [])
     while here.run_relay() is not None:
         pass
-    assert list(dict.fromkeys([*tickets(here), *parked(here)])) == job_ids
+    assert [*tickets(here), *parked(here)] == job_ids
+
+
+def test_a_ticket_refused_by_itself_holds_its_own_record_and_parks_nobody_behind_it() -> None:
+    refused: list[Ticket] = []
+
+    def refuse_one(call: Call) -> list[Ticket]:
+        refused.append(call.args[0][130])
+        return refused
+
+    here = faulty("queue:default", Fault(method="push", act=refuse_one, when="instead"), rate_per_second=10.0)
+    job_ids = submitted(here, 2_000)
+    assert here.run_relay() == here.memory_log.read()[1].sequence
+    assert refused[0].job_id == job_ids[130]
+    assert parked(here) == []
 
 
 def test_a_relay_that_runs_out_of_time_keeps_what_it_has_done() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Generic, TypeVar
 
 from ringfence import transitions
@@ -15,7 +14,7 @@ from ringfence.job import LINE_MARK, Job, Millis
 from ringfence.pace import Pacer
 from ringfence.ports import Queue, Services
 from ringfence.retry import Backoff, Pauses
-from ringfence.wire import JobRecord, Ticket, new_ticket
+from ringfence.wire import JobRecord, new_ticket
 
 AT_ONCE = 16
 """Calls to the ledger at the same time: they are independent, and each only waits for its answer."""
@@ -71,31 +70,22 @@ class Sender:
         return Sent(sent.pushed, len(waits) + parked if len(waits) + parked < len(jobs) else None)
 
     def push(self, queue: str, jobs: Sequence[Waiting], waits: Sequence[Millis]) -> Sent[Waiting]:
-        """Push tickets with these delays, which do not fall. Those within one step travel together, at its end: never early."""
-        pushed: list[Waiting] = []
-        step_ms = round(self._queues[queue].delay_step_seconds * 1_000)
-        for steps, indices in groupby(range(len(jobs)), key=lambda index: -(-waits[index] // step_ms)):
-            delay_seconds = steps * step_ms / 1_000
-            together = [(index, jobs[index], self._ids.mark()) for index in indices]
-            untaken = self._push_together(queue, [new_ticket(ticket_id, job) for _, job, ticket_id in together], delay_seconds)
-            pushed += [job for _, job, ticket_id in together if ticket_id not in untaken]
-            if untaken:
-                return Sent(pushed, min(index for index, _, ticket_id in together if ticket_id in untaken))
-        return Sent(pushed, None)
-
-    def _push_together(self, queue: str, tickets: Sequence[Ticket], delay_seconds: float) -> set[str]:
-        """The ids of the tickets that were not taken."""
+        """Push tickets, each with its own delay: never early."""
+        if not jobs:
+            return Sent([], None)
+        tickets = [new_ticket(self._ids.mark(), job) for job in jobs]
         reason = None
         try:
-            untaken = {ticket.ticket_id for ticket in self._queues[queue].push(tickets, delay_seconds)}
+            untaken = {ticket.ticket_id for ticket in self._queues[queue].push(tickets, _delay_seconds(waits))}
         except Unavailable as fault:
             untaken, reason = {ticket.ticket_id for ticket in tickets}, str(fault)
-        taken = len(tickets) - len(untaken)
-        self._pacer.pushed(queue, taken)
-        self._telemetry.event("tickets_pushed", queue=queue, count=taken)
-        if untaken:
-            self._telemetry.event("push_failed", queue=queue, count=len(untaken), reason=reason)
-        return untaken
+        pushed = [job for job, ticket in zip(jobs, tickets, strict=True) if ticket.ticket_id not in untaken]
+        self._pacer.pushed(queue, len(pushed))
+        self._telemetry.event("tickets_pushed", queue=queue, count=len(pushed))
+        if not untaken:
+            return Sent(pushed, None)
+        self._telemetry.event("push_failed", queue=queue, count=len(untaken), reason=reason)
+        return Sent(pushed, next(index for index, ticket in enumerate(tickets) if ticket.ticket_id in untaken))
 
     def release(self, queue: str, jobs: Sequence[Job], waits: Sequence[Millis]) -> Sent[Job]:
         """Push the tickets of marked jobs, then clear the marks: in this order, for a second ticket is harmless and a lost one
@@ -179,6 +169,11 @@ class Sender:
 
     def _tell_failed(self, queue: str, count: int, fault: Unavailable) -> None:
         self._telemetry.event("push_failed", queue=queue, count=count, reason=str(fault))
+
+
+def _delay_seconds(waits: Sequence[Millis]) -> float | list[float]:
+    """One delay where all are the same: engines have a shorter way for that."""
+    return waits[0] / 1_000 if waits[0] == waits[-1] == max(waits) else [wait / 1_000 for wait in waits]
 
 
 def in_parallel(function: Callable[..., Result], items: Iterable[object]) -> list[Result]:

@@ -43,7 +43,6 @@ class SqsQueue:
     """
 
     max_delay_seconds = float(MAX_DELAY_SECONDS)
-    delay_step_seconds = 1.0
     max_lease_seconds = float(MAX_VISIBILITY_SECONDS)
 
     def __init__(
@@ -66,12 +65,16 @@ class SqsQueue:
         self._allowances = Allowances(self._clock, MAX_VISIBILITY_SECONDS - CEILING_MARGIN_SECONDS)
         self._batches = Batches(url, name, self._clock, random_source or random.Random(), telemetry)
 
-    def push(self, tickets: Sequence[Ticket], delay_seconds: float = 0.0) -> list[Ticket]:
+    def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         """See `ringfence.ports.Queue.push`. Once a call fails as a whole, the rest is not tried: it counts as not taken."""
-        delay = whole_seconds(delay_seconds, MAX_DELAY_SECONDS)
+        delays = [delay_seconds] * len(tickets) if isinstance(delay_seconds, int | float) else delay_seconds
         entries = [
-            {"MessageBody": encode_ticket(ticket), "DelaySeconds": delay, "MessageGroupId": group_id(ticket.tenant)}
-            for ticket in tickets
+            {
+                "MessageBody": encode_ticket(ticket),
+                "DelaySeconds": whole_seconds(delay, MAX_DELAY_SECONDS),
+                "MessageGroupId": group_id(ticket.tenant),
+            }
+            for ticket, delay in zip(tickets, delays, strict=True)
         ]
         failures = self._batches.send(self._client.send_message_batch, "SendMessageBatch", entries)
         return [tickets[failure.index] for failure in failures]

@@ -33,8 +33,6 @@ class MemoryQueue:
     Every lease hands out a new receipt, and only the latest receipt of a message counts. Times are the clock's ``monotonic``.
     """
 
-    delay_step_seconds = 0.1
-
     def __init__(
         self, name: str, clock: Clock | None = None, *, max_delay_seconds: float = 900.0, max_lease_seconds: float = 43_200.0
     ) -> None:
@@ -49,9 +47,10 @@ class MemoryQueue:
         self._by_visibility: list[tuple[float, int, str]] = []
         """A heap; an entry whose time is not its message's any more is skipped when it comes up."""
 
-    def push(self, tickets: Sequence[Ticket], delay_seconds: float = 0.0) -> list[Ticket]:
-        for ticket in tickets:
-            self.put(encode_ticket(ticket), delay_seconds)
+    def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
+        delays = [delay_seconds] * len(tickets) if isinstance(delay_seconds, int | float) else delay_seconds
+        for ticket, delay in zip(tickets, delays, strict=True):
+            self.put(encode_ticket(ticket), delay)
         return []
 
     def put(self, body: str, delay_seconds: float = 0.0) -> str:

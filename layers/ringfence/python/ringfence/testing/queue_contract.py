@@ -84,6 +84,21 @@ class QueueContract:
         assert queue.push([ticket(tenant)]) == []
         assert decode_ticket(lease_one(queue).body).tenant == tenant
 
+    def test_each_ticket_may_have_a_delay_of_its_own(self, queue: Queue, pass_seconds: PassSeconds) -> None:
+        first, second, third = ticket(), ticket(), ticket()
+        assert queue.push([first, second, third], [0, 2, 4]) == []
+        assert tickets_in(lease_all(queue)) == [first.ticket_id]
+        pass_seconds(2)
+        assert tickets_in(lease_all(queue)) == [second.ticket_id]
+        pass_seconds(2)
+        assert tickets_in(lease_all(queue)) == [third.ticket_id]
+
+    def test_as_many_delays_as_tickets(self, queue: Queue) -> None:
+        with pytest.raises(ValueError):
+            queue.push([ticket(), ticket()], [1.0])
+        assert queue.push([], []) == []
+        assert queue.lease(10, 30) == []
+
     def test_many_tickets_are_all_taken_and_each_is_leased_once(self, queue: Queue) -> None:
         pushed = [ticket(f"tenant-{number % 3}") for number in range(25)]
         assert queue.push(pushed) == []

@@ -39,6 +39,7 @@ class QueueFeed:
 
     def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None]) -> None:
         self._queue, self._stop, self._on_look = queue, stop, on_look
+        self._fused = queue if isinstance(queue, FusedQueue) else None
 
     @property
     def stopping(self) -> bool:
@@ -50,8 +51,8 @@ class QueueFeed:
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float, *, wait: bool) -> list[Lease]:
         """See `worker.Feed.exchange`: in one round trip where the queue can."""
         wait_seconds = WAIT_SECONDS if wait and room else 0.0
-        if room and isinstance(self._queue, FusedQueue):
-            leases = self._queue.acknowledge_and_lease(done, room, lease_seconds, wait_seconds)
+        if room and self._fused is not None:
+            leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, wait_seconds)
         else:
             if done:
                 self._queue.acknowledge(done)

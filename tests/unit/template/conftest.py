@@ -77,7 +77,7 @@ class Stack:
 
 
 @cache
-def _rendered(parameters: tuple[tuple[str, str], ...]) -> Stack:
+def rendered(parameters: tuple[tuple[str, str], ...]) -> Stack:
     return Stack(read_template(TEMPLATE, dict(parameters), "eu-west-1"))
 
 
@@ -97,15 +97,15 @@ def combinations() -> Iterator[tuple[tuple[str, str], ...]]:
 @pytest.fixture(params=list(combinations()), ids=lambda parameters: "-".join(value for _, value in parameters[: len(DECIDING)]))
 def any_stack(request: pytest.FixtureRequest) -> Stack:
     """The stack of one combination of parameters after another."""
-    return _rendered(request.param)
+    return rendered(request.param)
 
 
 @pytest.fixture
 def stack() -> Stack:
     """The stack when no parameter is given."""
-    return _rendered(())
+    return rendered(())
 
 
 @pytest.fixture
 def function_url_stack() -> Stack:
-    return _rendered((("FrontDoor", "function-url"),))
+    return rendered((("FrontDoor", "function-url"),))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ringfence.aws import queue_settings
 from ringfence.aws.keys import DynamoKeys
 from ringfence.aws.quarantine import DynamoQuarantine
 from ringfence.ids import RandomIds
@@ -110,11 +111,11 @@ def test_there_is_one_role_for_each_function_and_no_other(any_stack: Stack) -> N
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_only_two_statements_deny_and_only_one_grant_has_a_condition(stack: Stack, role: str) -> None:
+def test_a_role_denies_what_is_said_below_and_only_one_grant_has_a_condition(stack: Stack, role: str) -> None:
     denials = [statement for statement in statements(stack, role) if statement["Effect"] == "Deny"]
     conditions = [each["Condition"] for each in statements(stack, role) if each["Effect"] == "Allow" and "Condition" in each]
 
-    assert len(denials) == 1
+    assert len(denials) == (2 if role == "WorkerRole" else 1)
     assert conditions == ([{"StringLike": {"s3:prefix": "modules/*"}}] if role == "WorkerRole" else [])
 
 
@@ -138,6 +139,14 @@ def test_a_batch_with_one_api_key_in_it_is_denied_as_a_whole(stack: Stack, role:
 
     for action in ("dynamodb:BatchGetItem", "dynamodb:PutItem"):
         assert not allows(stack, role, on_ledger(action, job_id, partition_key))
+
+
+@pytest.mark.parametrize("partition_key", [queue_settings.PARTITION, "queue#default"])
+def test_a_job_cannot_change_the_pace_of_a_queue(stack: Stack, partition_key: str) -> None:
+    for action in ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"):
+        assert not allows(stack, "WorkerRole", on_ledger(action, partition_key))
+    assert allows(stack, "WorkerRole", on_ledger("dynamodb:GetItem", partition_key))
+    assert allows(stack, "RelayRole", on_ledger("dynamodb:UpdateItem", partition_key))
 
 
 @pytest.mark.parametrize("role", ROLES)

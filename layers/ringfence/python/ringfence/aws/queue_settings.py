@@ -17,9 +17,10 @@ from ringfence.errors import Unavailable
 from ringfence.job import Millis
 from ringfence.queue_settings import Line, QueueSettings, QueueState, places
 
-PARTITION = "queues"
+PARTITION = "queue#"
+"""No job's id has a ``#``. The limiter's items begin like this, too; template.yaml keeps the worker from writing either."""
+
 SORT_KEY_PREFIX = "queue#"
-"""No job's row can lie here: their sort key is another."""
 
 TRIES = 10
 """How often places are asked for again because the line or the clock moved on in between."""

@@ -13,6 +13,7 @@ time; that a retry keeps its place; that SQS, a standard queue, hands tickets ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,6 +27,9 @@ SETTINGS_SECONDS = 3.0
 
 DEPTH_SECONDS = 1.0
 """How long a depth is believed, what is pushed meanwhile added to it."""
+
+LONGEST_PUSH_MS = 1_000
+"""What is later than this after the one before is so on purpose: its rate was lowered, or it had a time of its own."""
 
 HORIZON_SECONDS = 120
 """What goes later than this is parked. Twice the timers' period, so that the pace never pauses for them; no longer, because a
@@ -47,6 +51,8 @@ class Pacer:
         self._clock, self._telemetry = clock, telemetry
         self._states: dict[str, tuple[float, QueueState]] = {}
         self._depths: dict[str, tuple[float, int]] = {}
+        self._visible: dict[str, float] = {}
+        """When, on the monotonic clock, the last ticket that was pushed from here is visible."""
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
@@ -100,8 +106,16 @@ class Pacer:
         if settings.high_water_mark is not None:
             count = min(count, self._room(queue, settings.high_water_mark, count))
         if count == 0 or settings.rate is None:
-            return [0] * count
-        return self._limiters[queue].reserve(queue, count, settings.rate, HORIZON_SECONDS * 1_000)
+            return self._in_order(queue, [0] * count)
+        return self._in_order(queue, self._limiters[queue].reserve(queue, count, settings.rate, HORIZON_SECONDS * 1_000))
+
+    def _in_order(self, queue: str, waits: list[Millis]) -> list[Millis]:
+        """The waits, none ending before that of the last ticket pushed from here: a delay begins when its push arrives, and the
+        last one may have been longer on its way."""
+        behind = math.ceil((self._visible.get(queue, 0.0) - self._clock.monotonic()) * 1_000)
+        if waits and 0 < behind - waits[0] < LONGEST_PUSH_MS:
+            return [max(wait, behind) for wait in waits]
+        return waits
 
     def _room(self, queue: str, mark: int, wanted: int) -> int:
         """Tickets below the mark. Looks again when what is known is old, or when it would be close."""
@@ -115,8 +129,9 @@ class Pacer:
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
-    def pushed(self, queue: str, count: int) -> None:
-        """So many more tickets are in the queue than when its depth was read."""
+    def pushed(self, queue: str, count: int, last_wait: Millis) -> None:
+        """So many more tickets are in the queue than when its depth was read; the last is visible after this wait from now."""
+        self._visible[queue] = self._clock.monotonic() + last_wait / 1_000
         if queue in self._depths:
             read_at, tickets = self._depths[queue]
             self._depths[queue] = read_at, tickets + count

@@ -93,8 +93,8 @@ class Queue(Protocol):
     max_lease_seconds: float
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
-        """Add tickets, visible after the delay (clipped to ``max_delay_seconds``): one for all, or one for each. An engine may
-        round delays that are given one by one up to a second. Returns the tickets that were not taken."""
+        """Add tickets, visible after the delay (clipped to ``max_delay_seconds``): one for all, or one for each. Returns those
+        that were not taken."""
         ...
 
     def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:

@@ -80,7 +80,7 @@ class Sender:
         except Unavailable as fault:
             untaken, reason = {ticket.ticket_id for ticket in tickets}, str(fault)
         pushed = [job for job, ticket in zip(jobs, tickets, strict=True) if ticket.ticket_id not in untaken]
-        self._pacer.pushed(queue, len(pushed))
+        self._pacer.pushed(queue, len(pushed), waits[-1])
         self._telemetry.event("tickets_pushed", queue=queue, count=len(pushed))
         if not untaken:
             return Sent(pushed, None)

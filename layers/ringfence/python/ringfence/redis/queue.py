@@ -27,9 +27,6 @@ MAX_BATCH = 250
 MAX_PUSH_BYTES = 1024 * 1024
 """Bodies in one call."""
 
-DELAY_STEP_MS = 100
-"""Delays that are given one by one are rounded up to this, so that neighbours travel in one call."""
-
 LOOK_SECONDS = 2.0
 """A lease that waits looks again after so long even if nobody wakes it: whoever took the token may have died with it."""
 
@@ -72,24 +69,27 @@ class RedisQueue:
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         """See `ringfence.ports.Queue.push`. Once a call fails, the rest is not tried: it counts as not taken."""
-        delays_ms = self._delays_ms(len(tickets), delay_seconds)
         bodies = [encode_ticket(ticket) for ticket in tickets]
-        for part in _parts_to_push(bodies, delays_ms):
-            delay_ms = delays_ms[part.start]
+        arguments = self._arguments_of_push(bodies, delay_seconds)
+        for part in _parts_to_push(bodies):
             try:
-                lost = self._run("push", delay_ms, _wakes(delay_ms), *bodies[part])
+                verb, *rest = arguments(part)
+                lost = self._run(str(verb), *rest)
             except Unavailable:
                 return list(tickets[part.start :])
             self._know_memory(lost)
         return []
 
-    def _delays_ms(self, count: int, delay_seconds: float | Sequence[float]) -> Sequence[int]:
+    def _arguments_of_push(
+        self, bodies: Sequence[str], delay_seconds: float | Sequence[float]
+    ) -> Callable[[slice], Sequence[Argument]]:
+        """The verb, and what it is called with for a part of the bodies."""
         if isinstance(delay_seconds, int | float):
-            return [_milliseconds(delay_seconds, self.max_delay_seconds)] * count
-        if len(delay_seconds) != count:
-            raise ValueError(f"{len(delay_seconds)} delays for {count} tickets")
-        exact = (_milliseconds(each, self.max_delay_seconds) for each in delay_seconds)
-        return [-(-each // DELAY_STEP_MS) * DELAY_STEP_MS for each in exact]
+            delay_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
+            return lambda part: ["push", delay_ms, _wakes(delay_ms), *bodies[part]]
+        delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delay_seconds]
+        pairs: list[tuple[Argument, Argument]] = list(zip(delays_ms, bodies, strict=True))
+        return lambda part: ["push_each", _wakes(min(delays_ms[part])), *(each for pair in pairs[part] for each in pair)]
 
     def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
         """See `ringfence.ports.Queue.lease`. Blocks while it waits; nothing is polled."""
@@ -220,12 +220,11 @@ def _batches(leases: Sequence[Lease]) -> Iterator[Sequence[Lease]]:
         yield leases[start : start + MAX_BATCH]
 
 
-def _parts_to_push(bodies: Sequence[str], delays_ms: Sequence[int]) -> Iterator[slice]:
-    """Consecutive parts of one delay, at most `MAX_BATCH` bodies and, unless one body alone is more, `MAX_PUSH_BYTES`."""
+def _parts_to_push(bodies: Sequence[str]) -> Iterator[slice]:
+    """Consecutive parts of at most `MAX_BATCH` bodies and, unless one body alone is more, `MAX_PUSH_BYTES`."""
     start, size_bytes = 0, 0
     for index, body in enumerate(bodies):
-        full = index - start == MAX_BATCH or size_bytes + len(body) > MAX_PUSH_BYTES
-        if index > start and (full or delays_ms[index] != delays_ms[start]):
+        if index - start == MAX_BATCH or (index > start and size_bytes + len(body) > MAX_PUSH_BYTES):
             yield slice(start, index)
             start, size_bytes = index, 0
         size_bytes += len(body)

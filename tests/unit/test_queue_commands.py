@@ -128,13 +128,13 @@ def test_a_queue_that_is_not_there_has_no_pace(api: MemoryApi, key: str, method:
     assert name not in api.system.queue_settings.all()
 
 
-def test_reading_is_not_operating(api: MemoryApi) -> None:
-    reader, operator = api.key(scopes=["read"]), api.key(scopes=["operate"])
-    assert api.request("GET", "/v1/queues/default", key=reader).status == 200
-    assert api.request("PATCH", "/v1/queues/default", '{"burst": 2}', reader).status == 403
-    assert api.request("PATCH", "/v1/queues/default", '{"burst": 2}', operator).status == 200
+def test_the_pace_of_a_queue_is_everybodys_and_no_tenants_to_change(api: MemoryApi) -> None:
+    tenant, admin = api.key(scopes=["submit", "read", "operate"]), api.key(scopes=["admin"])
+    assert api.request("GET", "/v1/queues/default", key=tenant).status == 200
+    assert api.request("PATCH", "/v1/queues/default", '{"burst": 2}', tenant).status == 403
+    assert api.request("PATCH", "/v1/queues/default", '{"burst": 2}', admin).status == 200
     assert api.request("PATCH", "/v1/queues/default", '{"burst": 2}').status == 401
-    assert api.request("PUT", "/v1/queues/default", '{"burst": 2}', operator).status == 405
+    assert api.request("PUT", "/v1/queues/default", '{"burst": 2}', admin).status == 405
 
 
 # --- with the client and on the command line -------------------------------------------------------------------------

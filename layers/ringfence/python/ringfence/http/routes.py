@@ -128,7 +128,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="PATCH",
         path=queue_routes.QUEUES_PATH + "/<name>",
-        scope="operate",
+        scope="admin",
         answer=queue_routes.change_queue,
         summary="Change the pace of a queue, for all tenants, within five seconds",
         body=(queue_settings.QueueChange,),

@@ -25,7 +25,9 @@ local reserved = redis.call('GET', pace)
 if reserved then
   local arrival, latest, by = string.match(reserved, '^(%d+) (%d+) (%d+)$')
   earliest = math.max(now, tonumber(latest))
-  start = earliest + math.ceil(math.max(0, arrival - earliest) * interval / by)
+  local owed = math.max(0, arrival - earliest)
+  -- A double holds 53 bits: where the pace has changed, the product may round, by a microsecond at most, towards later.
+  start = earliest + (interval == tonumber(by) and owed or math.ceil(owed * interval / by))
 end
 
 local given = count

@@ -47,6 +47,7 @@ def test_every_variable_is_read() -> None:
         RINGFENCE_WORKER_THREADS="8",
         RINGFENCE_LEASE_SECONDS="2.5",
         RINGFENCE_RETENTION_DAYS="30",
+        RINGFENCE_PACE_HORIZON_SECONDS="60",
         POWERTOOLS_SERVICE_NAME="stack",
         AWS_ENDPOINT_URL="http://127.0.0.1:4566",
     )
@@ -64,6 +65,7 @@ def test_every_variable_is_read() -> None:
         worker_threads=8,
         lease_seconds=2.5,
         retention_days=30,
+        pace_horizon_seconds=60,
         service="stack",
         endpoint_url="http://127.0.0.1:4566",
     )
@@ -76,6 +78,7 @@ def test_every_variable_is_read() -> None:
         ("RINGFENCE_WORKER_THREADS", ("1", "64"), ("0", "65", "2.5")),
         ("RINGFENCE_LEASE_SECONDS", ("1", "43200"), ("0.9", "43201")),
         ("RINGFENCE_RETENTION_DAYS", ("7", "180"), ("6", "181")),
+        ("RINGFENCE_PACE_HORIZON_SECONDS", ("1", "900"), ("0.9", "901")),
     ],
 )
 def test_a_number_is_in_its_range(name: str, inside: tuple[str, ...], outside: tuple[str, ...]) -> None:

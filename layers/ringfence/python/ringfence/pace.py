@@ -31,9 +31,9 @@ DEPTH_SECONDS = 1.0
 LONGEST_PUSH_MS = 1_000
 """What is later than this after the one before is so on purpose: its rate was lowered, or it had a time of its own."""
 
-HORIZON_SECONDS = 120
+HORIZON_SECONDS = 120.0
 """What goes later than this is parked. Twice the timers' period, so that the pace never pauses for them; no longer, because a
-pushed ticket cannot be called back: a lowered rate or a pause reaches only what is still to be pushed. (SQS would keep 900.)"""
+pushed ticket cannot be called back: a changed rate or a pause reaches only what is still to be pushed. (SQS would keep 900.)"""
 
 
 class Pacer:
@@ -46,9 +46,12 @@ class Pacer:
         queues: Mapping[str, Queue],
         clock: Clock,
         telemetry: Telemetry,
+        *,
+        horizon_seconds: float = HORIZON_SECONDS,
     ) -> None:
         self._settings, self._limiters, self._queues = settings, limiters, queues
         self._clock, self._telemetry = clock, telemetry
+        self._horizon_ms = round(horizon_seconds * 1_000)
         self._states: dict[str, tuple[float, QueueState]] = {}
         self._depths: dict[str, tuple[float, int]] = {}
         self._visible: dict[str, float] = {}
@@ -107,7 +110,7 @@ class Pacer:
             count = min(count, self._room(queue, settings.high_water_mark, count))
         if count == 0 or settings.rate is None:
             return self._in_order(queue, [0] * count)
-        return self._in_order(queue, self._limiters[queue].reserve(queue, count, settings.rate, HORIZON_SECONDS * 1_000))
+        return self._in_order(queue, self._limiters[queue].reserve(queue, count, settings.rate, self._horizon_ms))
 
     def _in_order(self, queue: str, waits: list[Millis]) -> list[Millis]:
         """The waits, none ending before that of the last ticket pushed from here: a delay begins when its push arrives, and the

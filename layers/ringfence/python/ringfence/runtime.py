@@ -115,7 +115,14 @@ class Runtime:
     def pacer(self) -> Pacer:
         from ringfence.pace import Pacer
 
-        return Pacer(self.queue_settings, self.limiters, self.queues, self.clock, self.telemetry)
+        return Pacer(
+            self.queue_settings,
+            self.limiters,
+            self.queues,
+            self.clock,
+            self.telemetry,
+            horizon_seconds=self.settings.pace_horizon_seconds,
+        )
 
     @cached_property
     def gateway(self) -> Gateway:

@@ -52,6 +52,10 @@ class Settings:
     """``RINGFENCE_LEASE_SECONDS``: the lease of a job that names none."""
     retention_days: float = 7.0
     """``RINGFENCE_RETENTION_DAYS``: how long a finished job is kept. Later than the log's retention, always."""
+    pace_horizon_seconds: float = 120.0
+    """``RINGFENCE_PACE_HORIZON_SECONDS``: how far ahead tickets are pushed that a rate holds back; later ones are parked. What
+    is pushed is not called back, so the shorter it is, the sooner a changed rate or a pause is felt. At least twice the period
+    of the timers, or the pace pauses for them."""
     service: str = "ringfence"
     """``POWERTOOLS_SERVICE_NAME``: the dimension of the metrics; the stack's name, so that two stacks tell theirs apart."""
     endpoint_url: str | None = None
@@ -105,6 +109,9 @@ _NUMBERS = {
     "lease_seconds": _Number("RINGFENCE_LEASE_SECONDS", MIN_LEASE_SECONDS, 12 * 3600),
     # Longer than any log's retention: a record that is read again must find its job, or it would run anew.
     "retention_days": _Number("RINGFENCE_RETENTION_DAYS", 7, MAX_RETENTION_DAYS),
+    # What SQS can delay.
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-delay-queues.html
+    "pace_horizon_seconds": _Number("RINGFENCE_PACE_HORIZON_SECONDS", 1, 900),
 }
 
 

@@ -17,6 +17,7 @@ from ringfence.local.embedded_redis import EmbeddedRedis
 from ringfence.local.emulator import Emulator, Startable
 from ringfence.local.endpoint import Endpoint, other_endpoint, region_of
 from ringfence.local.function_environment import environment_of, settings_of
+from ringfence.local.horizon import horizon_variable
 from ringfence.local.invocation import Outcome
 from ringfence.local.pool import Function, Pool, Replaced
 from ringfence.local.pool_sizes import QUEUE_PROCESSES, size_of
@@ -81,7 +82,7 @@ class Dev:
         self._queues = queues
         self._workers = workers
         self._processes = dict(processes or {})
-        self._extra_env = dict(extra_env or {})
+        self._extra_env = {**horizon_variable(timers_every_seconds), **(extra_env or {})}
         self._function_env = {name: dict(variables) for name, variables in (function_env or {}).items()}
         self._parameters = dict(parameters or {})
         self._port = port

@@ -25,13 +25,15 @@ _LOOK_SECONDS = 0.5
 """How often a child looks for its parent where the kernel does not tell."""
 
 
-def tether() -> None:
+def tether(parent: int | None = None) -> None:
     """Ask the kernel (Linux) or a thread (elsewhere) to kill this process once its parent is gone.
+
+    ``parent`` is its process id, for a process that was forked; others find it in `PARENT_VARIABLE`.
 
     Linux sends the signal when the *thread* that started the process ends, so a parent starts its children from a thread that
     lives as long as they may.
     """
-    parent = int(os.environ.get(PARENT_VARIABLE) or os.getppid())
+    parent = parent or int(os.environ.get(PARENT_VARIABLE) or os.getppid())
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:

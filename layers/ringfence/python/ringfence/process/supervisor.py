@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from ringfence.local.tether import tether
+
 SOON_SECONDS = 5.0
 """A process that ends sooner than this after its start is replaced after a pause, or a broken deployment would spin."""
 
@@ -19,7 +21,8 @@ MARGIN_SECONDS = 2.0
 class Supervisor:
     """Keeps ``processes`` children alive, each running ``child`` and exiting with what it returns.
 
-    ``tell`` gets ``(event, pid, detail)`` for every start and end.
+    ``tell`` gets ``(event, pid, detail)`` for every start and end. No child outlives its supervisor, even one that is killed:
+    nobody would replace or stop it.
     """
 
     def __init__(
@@ -45,10 +48,12 @@ class Supervisor:
             self._stopping_since = time.monotonic()
 
     def _fork(self) -> None:
+        supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 70
             try:
+                tether(supervisor)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(number, signal.SIG_DFL)
                 code = self._child()

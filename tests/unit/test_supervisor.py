@@ -1,0 +1,37 @@
+"""The parent of worker processes, as a real process with real children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+PROGRAM = """
+import time
+from ringfence.process.supervisor import Supervisor
+
+def child():
+    time.sleep(600)
+    return 0
+
+Supervisor(child, 2, 1.0, lambda event, pid, detail: print(event, pid, flush=True)).run()
+"""
+
+
+def test_no_child_outlives_a_killed_supervisor_not_even_a_frozen_one() -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        started = [supervisor.stdout.readline().split() for _ in range(2)]
+        try:
+            assert [event for event, _ in started] == ["started", "started"]
+            os.kill(int(started[0][1]), signal.SIGSTOP)
+            supervisor.kill()
+            # The children hold the other end: it closes when the last of them is gone.
+            out, _ = supervisor.communicate(timeout=30)
+        except BaseException:
+            supervisor.kill()
+            for _, pid in started:
+                os.kill(int(pid), signal.SIGKILL)
+            raise
+        assert out == ""

@@ -50,6 +50,13 @@ def test_an_event_is_a_line_with_its_name_and_its_fields(
     }
 
 
+def test_a_process_that_shares_its_output_says_who_it_is_but_not_over_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = PowertoolsTelemetry(next(_services), pid=17)
+    telemetry.event("job_claimed", job_id="abc")
+    telemetry.event("worker_recycled", pid=18)
+    assert [line["pid"] for line in lines(capsys)] == [17, 18]
+
+
 @pytest.mark.parametrize(
     "text",
     ["a\nb\r\nc", "\x00\x07\x1b[31mred\x1b[0m", "\u2028\u2029\x85", "‮gnirts", "\ud800", '"}\n{"event":"job_dead"', "{}", "🦊"],

@@ -51,7 +51,7 @@ class Runtime:
     def telemetry(self) -> Telemetry:
         from ringfence.aws.telemetry import PowertoolsTelemetry
 
-        return PowertoolsTelemetry(self.settings.service)
+        return PowertoolsTelemetry(self.settings.service, pid=None if _log_stream() else os.getpid())
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -203,8 +203,13 @@ def _on_redis(url: str) -> bool:
 
 def _worker_name() -> str:
     """Who holds a lease: the Lambda's log stream, or host and process."""
-    stream = os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME")
+    stream = _log_stream()
     return stream.rpartition("]")[2][:32] if stream else f"{socket.gethostname()[:20]}-{os.getpid()}"
+
+
+def _log_stream() -> str | None:
+    """On Lambda each process has a stream of its own; elsewhere the processes of a ``ringfence worker`` share their output."""
+    return os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME")
 
 
 _current: Runtime | None = None

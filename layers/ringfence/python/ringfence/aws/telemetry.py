@@ -32,11 +32,15 @@ class PowertoolsTelemetry:
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
     """
 
-    def __init__(self, service: str | None = None, *, level: str | int | None = None) -> None:
-        """``level`` is the least that is logged. Defaults to ``POWERTOOLS_SERVICE_NAME`` and ``POWERTOOLS_LOG_LEVEL``."""
+    def __init__(self, service: str | None = None, *, level: str | int | None = None, pid: int | None = None) -> None:
+        """``level`` is the least that is logged. Defaults to ``POWERTOOLS_SERVICE_NAME`` and ``POWERTOOLS_LOG_LEVEL``.
+
+        ``pid`` is told with every event, where several processes write into one log.
+        """
         # 124 ms of import that the CLI and most tests do not pay.
         from aws_lambda_powertools import Logger
 
+        self._always = {} if pid is None else {"pid": pid}
         self._service = service or os.environ.get("POWERTOOLS_SERVICE_NAME") or "ringfence"
         Logger(
             service=self._service,
@@ -54,7 +58,7 @@ class PowertoolsTelemetry:
         """Tell an event. Names, numbers and reasons only: a field of `NEVER_TOLD` is withheld."""
         level = LEVELS.get(name, logging.INFO)
         told = {_key(key): _told(key, value) for key, value in fields.items() if value is not None}
-        line = {**told, "event": name, **self._metric(name, fields)}
+        line = {**self._always, **told, "event": name, **self._metric(name, fields)}
         if self._logger.isEnabledFor(level):
             self._logger.log(level, name, extra=line)
         elif name in METRICS:

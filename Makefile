@@ -5,6 +5,7 @@ UV_VERSION := 0.13.9
 BIN := .venv/bin
 READY := .venv/.ready
 FOLDER ?=
+QUEUES ?= sqs
 DEMO_FLAGS ?=
 
 .DEFAULT_GOAL := help
@@ -21,8 +22,8 @@ $(READY): pyproject.toml uv.lock
 
 env: $(READY) ## The locked environment in .venv
 
-demo: $(READY) ## The whole system at work, with a frozen and a killed worker: make demo [FOLDER=...]
-	$(BIN)/ringfence demo $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
+demo: $(READY) ## The whole system at work, with a frozen and a killed worker: make demo [FOLDER=...] [QUEUES=redis]
+	$(BIN)/ringfence demo --queues $(QUEUES) $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
 
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal

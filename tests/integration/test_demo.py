@@ -29,14 +29,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def running(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def running(folder: Path, queues: str) -> Iterator[subprocess.Popen[str]]:
+    command = [*COMMAND, "--queues", queues, str(folder)]
     with subprocess.Popen(
-        [*COMMAND, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as demo:
         yield demo
         demo.kill()
 
 
+@pytest.mark.parametrize("queues", ["sqs"])
 @pytest.mark.timeout(240)
 def test_a_folder_is_indexed_once_while_one_worker_is_frozen_and_another_killed(running: subprocess.Popen[str]) -> None:
     out, told = running.communicate()
@@ -56,8 +58,9 @@ def test_a_folder_is_indexed_once_while_one_worker_is_frozen_and_another_killed(
     assert re.search(r"worker \d+ killed", told)
 
 
+@pytest.mark.parametrize("queues", ["sqs", "redis"])
 @pytest.mark.timeout(120)
-def test_ctrl_c_ends_everything_also_the_frozen_worker(running: subprocess.Popen[str]) -> None:
+def test_ctrl_c_ends_everything_also_the_frozen_worker(running: subprocess.Popen[str], queues: str) -> None:
     assert running.stderr is not None
     told = ""
     while "frozen" not in told:
@@ -68,12 +71,20 @@ def test_ctrl_c_ends_everything_also_the_frozen_worker(running: subprocess.Popen
     out, _ = running.communicate()
     assert (running.returncode, out) == (130, "")
     (logs,) = re.findall(r"logs are in (\S+)", told)
-    pids = [int(log.stem.rpartition("-")[2]) for log in Path(logs).glob("*Function-*.log")]
+    pids = [int(log.stem.rpartition("-")[2]) for log in Path(logs).glob("*-*.log")]
+    workers = _processes_of_worker(Path(logs))
     assert len(pids) >= 5
-    assert not [pid for pid in pids if _is_alive(pid)]
+    assert len(workers) >= (3 if queues == "redis" else 0)
+    assert not [pid for pid in pids + workers if _is_alive(pid)]
     (port,) = re.findall(r"stack of \S+ on http://127\.0\.0\.1:(\d+)", told)
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(port))) != 0
+
+
+def _processes_of_worker(logs: Path) -> list[int]:
+    """The processes that a `ringfence worker` tells to have started."""
+    lines = [line for log in logs.glob("RingfenceWorker-*.log") for line in log.read_text().splitlines()]
+    return [json.loads(line)["pid"] for line in lines if '"process_started"' in line]
 
 
 def _is_alive(pid: int) -> bool:

@@ -27,6 +27,12 @@ def test_what_is_no_event_is_passed_over_and_so_are_other_functions(tmp_path: Pa
     assert [event.name for event in WorkerLog(tmp_path, "WorkerFunction").new_events()] == ["job_dead"]
 
 
+def test_in_a_log_that_processes_share_each_line_says_whose_it_is(tmp_path: Path) -> None:
+    lines = ['{"event":"process_started","pid":8}', '{"event":"job_claimed","pid":9}', '{"event":"relay_held"}']
+    (tmp_path / "RingfenceWorker-7.log").write_text("\n".join(lines) + "\n")
+    assert [event.pid for event in WorkerLog(tmp_path, "RingfenceWorker").new_events()] == [8, 9, 7]
+
+
 def test_a_claim_is_open_until_its_own_end() -> None:
     def event(name: str, pid: int, token: int) -> Event:
         return Event(pid, name, {"job_id": "a", "token": token})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -18,9 +18,11 @@ from ringfence.local.demo.run import run
 from ringfence.local.demo.screen import Screen
 from ringfence.local.demo.sources import Sources, files_in, standard_library
 from ringfence.local.demo.system import WORKER, System
+from ringfence.local.demo.worker_processes import LOG, WorkerProcesses
 from ringfence.local.dev import Dev
 
 if TYPE_CHECKING:
+    from ringfence.local.dev import Engine
     from ringfence.local.emulator import Startable
 
 INTERRUPTED = 130
@@ -45,12 +47,19 @@ LEAST_WORKERS = 2
     help="What stands in for AWS; moto is much slower.",
 )
 @click.option(
+    "--queues",
+    type=click.Choice(["sqs", "redis"]),
+    default="sqs",
+    show_default=True,
+    help="Where the queues are. From Redis, the processes of a `ringfence worker` take the jobs.",
+)
+@click.option(
     "--workers", type=click.IntRange(min=LEAST_WORKERS, max=64), default=3, show_default=True, help="Worker processes."
 )
 @click.option("--keep", is_flag=True, help="Leave everything running afterwards, until Ctrl-C.")
 @template_option
 @told
-def demo(*, folder: Path | None, emulator: str, workers: int, keep: bool, template: Path, output: Output) -> int:
+def demo(*, folder: Path | None, emulator: str, queues: str, workers: int, keep: bool, template: Path, output: Output) -> int:
     """Index the Python files of FOLDER, or of the standard library, while workers come to harm.
 
     Starts the whole system on this machine. To the files it adds three broken ones of its own, whose jobs must be dead in the
@@ -67,13 +76,23 @@ def demo(*, folder: Path | None, emulator: str, workers: int, keep: bool, templa
     dev = Dev(
         template,
         emulator=cast("Startable", emulator),
-        processes={WORKER: workers},
+        queues=cast("Engine", queues),
+        # Nothing comes to the function while the queues are on Redis, but the template has it.
+        processes={WORKER: workers if queues == "sqs" else 1},
         parameters={"DefaultQueueMaximumConcurrency": str(workers)},
         tell=screen.say,
     )
     try:
-        with dev:
-            return _on(dev, sources, template.resolve().parent / "functions" / "worker", screen, output, keep=keep)
+        with ExitStack() as running:
+            running.enter_context(dev)
+            folder = template.resolve().parent / "functions" / "worker"
+            if queues == "redis":
+                screen.say("Starting ringfence worker")
+                processes = WorkerProcesses(dev.environment(WORKER), folder, dev.logs, workers)
+                system = System(dev, folder, running.enter_context(processes).pids, LOG)
+            else:
+                system = System(dev, folder, lambda: dev.pids(WORKER))
+            return _on(dev, sources, system, screen, output, keep=keep)
     except KeyboardInterrupt:
         screen.say("interrupted; everything is stopped")
         return INTERRUPTED
@@ -90,9 +109,9 @@ class _Saying(logging.Handler):
         self._screen.say(record.getMessage())
 
 
-def _on(dev: Dev, sources: Sources, worker_folder: Path, screen: Screen, output: Output, *, keep: bool) -> int:
+def _on(dev: Dev, sources: Sources, system: System, screen: Screen, output: Output, *, keep: bool) -> int:
     screen.say(f"ready: the API answers at {dev.api_url}, logs are in {dev.logs}")
-    verdict = run(sources, System(dev, worker_folder), screen)
+    verdict = run(sources, system, screen)
     _complain(verdict, output)
     output.json(verdict.summary)
     if keep:

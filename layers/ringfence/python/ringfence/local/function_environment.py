@@ -29,6 +29,15 @@ def settings_of(plan: FunctionPlan, endpoint: Endpoint, auth: str) -> dict[str, 
     }
 
 
+def python_environment(*folders: Path) -> dict[str, str]:
+    """What a Python with the code of these folders and this library needs to run."""
+    return {
+        **{name: os.environ[name] for name in _INHERITED if name in os.environ},
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(str(folder) for folder in (*folders, _LIBRARY) if folder.is_dir()),
+    }
+
+
 def environment_of(plan: FunctionPlan, endpoint: Endpoint, auth: str, extra: Mapping[str, str]) -> dict[str, str]:
     """All variables of a process of this function.
 
@@ -36,12 +45,10 @@ def environment_of(plan: FunctionPlan, endpoint: Endpoint, auth: str, extra: Map
     """
     layers = [layer / "python" for layer in plan.layers]
     return {
-        **{name: os.environ[name] for name in _INHERITED if name in os.environ},
+        # The layers' code before ours: what would be deployed is what is run.
+        **python_environment(plan.folder, *layers),
         **settings_of(plan, endpoint, auth),
         "TZ": ":UTC",
-        "PYTHONUNBUFFERED": "1",
-        # The layers' code before ours: what would be deployed is what is run.
-        "PYTHONPATH": os.pathsep.join(str(folder) for folder in (plan.folder, *layers, _LIBRARY) if folder.is_dir()),
         "_HANDLER": plan.handler,
         "LAMBDA_TASK_ROOT": str(plan.folder),
         "AWS_EXECUTION_ENV": "AWS_Lambda_python",

@@ -21,7 +21,6 @@ from ringfence.local.demo.sources import Source, Sources
 from ringfence.local.demo.submission import Accepted, submit, upload
 from ringfence.local.demo.system import System
 from ringfence.local.demo.tables import rows_of
-from ringfence.local.demo.worker_log import WorkerLog
 from ringfence.ports import Ledger
 
 Value = TypeVar("Value")
@@ -39,7 +38,7 @@ def run(sources: Sources, system: System, screen: Screen) -> Verdict:
     upload(files, system.s3, system.bucket)
     screen.say(f"uploaded files: {told_files(len(files))}")
     over = threading.Event()
-    saboteur = Saboteur(WorkerLog(system.logs, system.function), system.ledger, system.workers, screen.say, over)
+    saboteur = Saboteur(system.worker_log(), system.ledger, system.workers, screen.say, over)
     striking = _in_background(saboteur.strike)
     try:
         accepted = _submit_and_wait(files, system, screen)
@@ -56,7 +55,7 @@ def run(sources: Sources, system: System, screen: Screen) -> Verdict:
 
 
 def _submit_and_wait(files: Sequence[Source], system: System, screen: Screen) -> Accepted:
-    endings = Endings(WorkerLog(system.logs, system.function), system.ledger)
+    endings = Endings(system.worker_log(), system.ledger)
     pause = threading.Event()
     with screen.counting("jobs have ended", len(files)) as counter, Client(system.api_url) as client:
         accepted = submit(files, client, secrets.token_hex(8), lambda sofar: counter.at(endings.count(sofar.jobs)))

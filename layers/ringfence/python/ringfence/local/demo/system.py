@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.clock import SystemClock
+from ringfence.local.demo.worker_log import WorkerLog
 from ringfence.local.dev import Dev
 from ringfence.ports import Ledger
 from ringfence.settings import Misconfigured, Settings
@@ -17,20 +18,23 @@ WORKER = "WorkerFunction"
 
 
 class System:
-    """One `ringfence dev` and its worker function. Its clients are the emulator's: the caller's environment stays as it is."""
+    """One `ringfence dev` and its workers. Its clients are the emulator's: the caller's environment stays as it is.
 
-    def __init__(self, dev: Dev, worker_folder: Path) -> None:
+    ``workers`` tells the worker processes that live, and ``log`` is what their logs' names begin with.
+    """
+
+    def __init__(self, dev: Dev, worker_folder: Path, workers: Callable[[], Sequence[int]], log: str = WORKER) -> None:
         self._dev = dev
         self._settings = Settings.from_environment(dev.environment(WORKER))
         self.worker_folder = worker_folder
         """The worker function's code."""
         self.api_url = dev.api_url
-        self.logs = dev.logs
-        self.function = WORKER
+        self.workers = workers
+        self._log = log
 
-    def workers(self) -> Sequence[int]:
-        """The worker processes that live and are ready."""
-        return self._dev.pids(WORKER)
+    def worker_log(self) -> WorkerLog:
+        """The workers' logs, from their beginning."""
+        return WorkerLog(self._dev.logs, self._log)
 
     @cached_property
     def ledger(self) -> Ledger:

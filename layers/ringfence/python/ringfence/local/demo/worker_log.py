@@ -30,15 +30,18 @@ class Event:
 
 
 class WorkerLog:
-    """The logs of all processes of one function, ``<function>-<pid>.log`` in ``folder``. Not for two threads at once."""
+    """The logs of all processes of one function, ``<function>-<pid>.log`` in ``folder``. Not for two threads at once.
+
+    Where several processes share a log, each line says whose it is.
+    """
 
     def __init__(self, folder: Path, function: str) -> None:
         self._folder, self._function = folder, function
         self._read_bytes: dict[Path, int] = {}
 
-    def new_events(self, pid: int | None = None) -> list[Event]:
-        """What was told since the last call, by one process or by all: in order for each, not among them."""
-        return [event for path in sorted(self._folder.glob(f"{self._function}-{pid or '*'}.log")) for event in self._news(path)]
+    def new_events(self) -> list[Event]:
+        """What was told since the last call: in order for each process, not among them."""
+        return [event for path in sorted(self._folder.glob(f"{self._function}-*.log")) for event in self._news(path)]
 
     def _news(self, path: Path) -> list[Event]:
         pid = int(path.stem.rpartition("-")[2])
@@ -57,4 +60,7 @@ def _event(pid: int, line: bytes) -> Event | None:
         told = json.loads(line)
     except ValueError:
         return None
-    return Event(pid, told["event"], told) if isinstance(told, dict) and isinstance(told.get("event"), str) else None
+    if not isinstance(told, dict) or not isinstance(told.get("event"), str):
+        return None
+    said = told.get("pid")
+    return Event(said if isinstance(said, int) else pid, told["event"], told)

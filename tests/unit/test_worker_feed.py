@@ -147,3 +147,31 @@ def test_threads_are_shared_by_weight_and_none_goes_without(
     weights: dict[str, int], threads: int, given: dict[str, int]
 ) -> None:
     assert shares(weights, threads) == given
+
+
+def test_each_message_gets_the_lease_of_its_own_job_at_once() -> None:
+    running, go_on = threading.Event(), threading.Event()
+
+    def code(ctx: Context) -> None:
+        running.set()
+        go_on.wait(20)
+
+    app = App()
+    app.job("short", lease="2s")(code)
+    app.job("long", lease="500s")(lambda ctx: None)
+    system = MemorySystem(app, clock=SystemClock(), threads=1)
+    queue, stop = Faulty(system.memory_queues["default"], []), Stop(system.clock, 20.0)
+    for _ in range(2):
+        system.submit("short")
+    system.run_relay()
+    thread = threading.Thread(
+        target=system.worker(heartbeats=True).serve, args=(queue, QueueFeed(queue, stop, lambda _: None)), daemon=True
+    )
+    thread.start()
+    assert running.wait(10)
+    leased, extended = queue.calls_of("lease")[0], queue.calls_of("extend")[0]
+    assert (leased.args[1], extended.args[1]) == (500.0, 2.0)
+    assert len(extended.args[0]) == 2
+    go_on.set()
+    stop.ask()
+    thread.join(20)

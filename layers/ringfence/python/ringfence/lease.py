@@ -172,6 +172,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[Lease, float]] = {}
         self._running: dict[str, Ownership] = {}
+        self._unadjusted: list[tuple[Lease, float]] = []
         self._extending = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._stopped = False
@@ -191,11 +192,25 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
 
-    def awaits(self, lease: Lease, seconds: float) -> None:
-        """One more message that is not started yet, leased just now."""
+    def awaits(self, lease: Lease, seconds: float, leased_seconds: float) -> None:
+        """One more message that is not started yet, leased just now for ``leased_seconds``, whatever its own lease is."""
         with self._wake:
             self._waiting[lease.receipt] = lease, seconds
+            if seconds != leased_seconds:
+                self._unadjusted.append((lease, seconds))
             self._wake.notify_all()
+
+    def adjust(self) -> None:
+        """Give each new message the lease of its own job, so that a worker that dies is missed as soon as that says."""
+        with self._extending:
+            with self._lock:
+                unadjusted, self._unadjusted = self._unadjusted, []
+            self._drop(self._extend(unadjusted))
+
+    def _drop(self, lost: Iterable[str]) -> None:
+        with self._lock:
+            for receipt in lost:
+                self._waiting.pop(receipt, None)
 
     def waits(self, lease: Lease) -> bool:
         """Whether this message, not yet started, is still ours as far as the queue has told."""
@@ -257,9 +272,7 @@ class Heartbeat:
                 kept = list(self._waiting.values())
                 running = [o for o in self._running.values() if not o.timed_out]
             lost = self._extend([*kept, *((o.lease, o.lease_seconds) for o in running)])
-            with self._lock:
-                for receipt in lost:
-                    self._waiting.pop(receipt, None)
+            self._drop(lost)
         now = self._clock.monotonic()
         # A receipt the queue no longer knows proves nothing: the ledger decides, so it is asked at once.
         due = [o for o in running if o.lease.receipt in lost or now - o.row_renewed >= o.lease_seconds / ROW_WRITES_PER_LEASE]

@@ -190,7 +190,8 @@ class _Batch:
         if not done and not room:
             return
         try:
-            leases = feed.exchange(done, room, self._worker.lease_seconds_for(None), wait=not self._pending)
+            longest_seconds = self._worker.lease_seconds_for(None)
+            leases = feed.exchange(done, room, longest_seconds, wait=not self._pending)
         except Unavailable as fault:
             self._services.telemetry.event("queue_unreachable", queue=self._queue.name, reason=str(fault))
             with self._changed:
@@ -199,8 +200,9 @@ class _Batch:
             return
         for lease in leases:
             ticket = _read(lease)
-            self._heartbeat.awaits(lease, self._worker.lease_seconds_for(_name(ticket)))
+            self._heartbeat.awaits(lease, self._worker.lease_seconds_for(_name(ticket)), longest_seconds)
             self._pending.append((lease, ticket))
+        self._heartbeat.adjust()
 
     # --- in the batch's own thread -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A queue is named in twelve places of the template. The one that is forgotten for a queue of one's own is named here."""
+"""A queue is named in eleven places of the template. The one that is forgotten for a queue of one's own is named here."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def dashboard(stack: Stack) -> str:
 
 def is_worked_on(stack: Stack, _name: str, queue: str) -> bool:
     mapping = of_queue(stack, "AWS::Lambda::EventSourceMapping", "EventSourceArn", queue)
-    return bool(mapping) and logical_id(mapping["FunctionName"]) == "WorkerFunction"
-
-
-def is_bounded(stack: Stack, _name: str, queue: str) -> bool:
-    mapping = of_queue(stack, "AWS::Lambda::EventSourceMapping", "EventSourceArn", queue)
-    return logical_id(mapping.get("ScalingConfig", {}).get("MaximumConcurrency")) == f"{queue}MaximumConcurrency"
+    maximum = mapping.get("ScalingConfig", {}).get("MaximumConcurrency")
+    return (
+        bool(mapping)
+        and logical_id(mapping["FunctionName"]) == "WorkerFunction"
+        and maximum == {"Ref": f"{queue}MaximumConcurrency"}
+    )
 
 
 def is_watched(stack: Stack, _name: str, queue: str) -> bool:
@@ -72,8 +72,7 @@ def is_watched(stack: Stack, _name: str, queue: str) -> bool:
 PLACES: Mapping[str, Place] = {
     "the queue itself, with the last resort behind it": is_there,
     "a parameter <Queue>MaximumConcurrency": lambda stack, _name, queue: f"{queue}MaximumConcurrency" in stack.parameters,
-    "an event of WorkerFunction": is_worked_on,
-    "the event's ScalingConfig": is_bounded,
+    "an event of WorkerFunction, with its ScalingConfig": is_worked_on,
     "QueuesWantTls": lambda stack, _name, queue: {"Ref": queue} in stack.properties("QueuesWantTls")["Queues"],
     "GatewayRole": is_allowed("GatewayRole", "GetQueueAttributes"),
     "TicketsPolicy": is_allowed("RelayRole", "SendMessage"),
@@ -82,7 +81,7 @@ PLACES: Mapping[str, Place] = {
     "the dashboard's ages": is_drawn("How far each hop is behind"),
     "the dashboard's tickets waiting": is_drawn("Tickets waiting"),
 }
-"""The twelfth is RINGFENCE_QUEUES, which the functions go by."""
+"""The eleventh is RINGFENCE_QUEUES, which the functions go by."""
 
 
 def missed(stack: Stack, name: str, queue: str) -> list[str]:

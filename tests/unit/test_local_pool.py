@@ -254,7 +254,7 @@ def test_past_its_time_limit_a_process_is_killed_and_its_invocation_fails(run: C
 
 
 def test_a_frozen_process_holds_only_its_own_invocation_until_its_time_limit(run: Callable[..., Running]) -> None:
-    running = run(2, timeout_seconds=2.0)
+    running = run(2, timeout_seconds=1.5)
     held = running.calling(do="wait", touch="in", until="go")
     frozen = running.pid_that("in")
     freeze(frozen)

@@ -139,7 +139,7 @@ def test_a_clock_that_runs_ahead_makes_the_others_wait(store: Any, clock: Manual
     assert right.reserve("default", 1, RATE) == [600_100]
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 12), st.sampled_from([None, 0, 500, 4_000])), max_size=25),
     rate=st.sampled_from([0.2, 0.7, 1.0, 3.0, 10.0, 333.0]),
@@ -161,7 +161,7 @@ def test_no_window_ever_holds_more_than_the_rate_allows(
     ensure_within_rate(releases, rate, burst)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 2_000), st.integers(0, 12), st.sampled_from([0.5, 2.0, 9.0, 40.0]), st.integers(1, 6)),

@@ -597,6 +597,19 @@ def test_timers_that_die_between_push_and_clear_cost_a_second_ticket_and_nothing
     assert {job.token for job in here.memory_ledger.all_jobs()} == {1}
 
 
+def test_a_queue_out_of_reach_does_not_keep_the_line_of_another_waiting() -> None:
+    here = faulty("queue:default", unavailable("depth", call=None))
+    for queue in ("default", "priority"):
+        here.queue_settings.change(queue, {"paused": True, "high_water_mark": 100})
+        submitted(here, 10, queue=queue)
+    here.run_relay()
+    for queue in ("default", "priority"):
+        here.queue_settings.change(queue, {"paused": False})
+    assert here.timers.run()["released"] == 10
+    assert len(tickets(here, "priority")) == 10
+    assert [event["queue"] for event in here.telemetry.named("line_failed")] == ["default"]
+
+
 def test_two_runs_of_the_timers_one_after_the_other_release_once() -> None:
     here = system(paused=True)
     submitted(here, 50)

@@ -22,6 +22,7 @@ LEVELS: Mapping[str, int] = {
     "heartbeat_failed": logging.WARNING,
     "append_failed": logging.WARNING,
     "withdraw_failed": logging.WARNING,
+    "line_failed": logging.WARNING,
     "park_failed": logging.WARNING,
     "push_failed": logging.WARNING,
     "settings_stale": logging.WARNING,

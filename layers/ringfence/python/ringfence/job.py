@@ -28,6 +28,17 @@ class State(StrEnum):
         return self in TERMINAL
 
 
+class Guarantee(StrEnum):
+    """What a job was promised when it was accepted."""
+
+    ONCE = "once"
+    """A row in the ledger: a token fences its effects, and its state can be asked for."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """No row: its payload rides in its ticket, and it may run twice. It gets a row when it must wait longer than a queue can
+    hold it, and when it is dead."""
+
+
 LINE_MARK = "+"
 """What the due mark of a parked job begins with. No random id does."""
 

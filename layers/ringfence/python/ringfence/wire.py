@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from ringfence.errors import Poisoned
-from ringfence.job import Job, Millis
+from ringfence.job import Guarantee, Job, Millis
 
 WRITES_VERSION = 1
 READS_VERSIONS = frozenset({1, 2})
@@ -42,6 +42,7 @@ Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Attempts = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Time = Annotated[Millis, msgspec.Meta(ge=0, le=10**14)]
 Trace = Annotated[str, msgspec.Meta(max_length=128)]
+Payload = Annotated[str, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,13 +52,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tenant: Tenant
     queue: Name
     name: Name
-    payload: Annotated[str, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
+    payload: Payload
     payload_sha256: Sha256
     created_at: Time
     max_attempts: Attempts
     run_at: Time | None = None
     registered: bool = True
+    """Whether the gateway has put the job's row into the ledger; false also for a job that is to have none."""
     traceparent: Trace | None = None
+    guarantee: Guarantee = Guarantee.ONCE
 
 
 class _Record(msgspec.Struct):
@@ -75,10 +78,26 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The job's registered name: lets a worker choose the lease before it has seen the row."""
     v: int = WRITES_VERSION
     traceparent: Trace | None = None
+    payload: Payload | None = None
+    """The job itself, JSON text: it has no row (`Guarantee.AT_LEAST_ONCE`). None: the row has it."""
+    max_attempts: Attempts | None = None
+    created_at: Time | None = None
+    """These two only beside a payload."""
 
 
 def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:
-    """A ticket for this job; ``ticket_id`` is fresh."""
+    """A ticket for this job; ``ticket_id`` is fresh. A record without a row rides in it; a `Job` has a row."""
+    if isinstance(job, JobRecord) and job.guarantee is Guarantee.AT_LEAST_ONCE:
+        return Ticket(
+            ticket_id=ticket_id,
+            job_id=job.job_id,
+            tenant=job.tenant,
+            name=job.name,
+            traceparent=job.traceparent,
+            payload=job.payload,
+            max_attempts=job.max_attempts,
+            created_at=job.created_at,
+        )
     return Ticket(ticket_id=ticket_id, job_id=job.job_id, tenant=job.tenant, name=job.name, traceparent=job.traceparent)
 
 
@@ -161,6 +180,8 @@ def decode_ticket(body: str) -> Ticket:
         raise Poisoned(f"not a ticket: {fault}", job_id=_job_id_in(body)) from None
     if ticket.v not in READS_VERSIONS:
         raise Poisoned(f"ticket version {ticket.v} is not one of {sorted(READS_VERSIONS)}", job_id=ticket.job_id)
+    if ticket.payload is not None and None in (ticket.name, ticket.max_attempts, ticket.created_at):
+        raise Poisoned("the ticket carries a payload, but no name, max_attempts or created_at with it", job_id=ticket.job_id)
     return ticket
 
 

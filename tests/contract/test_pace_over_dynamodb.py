@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context
+from ringfence.acceptance import Accepted, Submission
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.aws.limiter import DynamoLimiter
 from ringfence.aws.queue_settings import DynamoSettings
-from ringfence.gateway import Accepted, Submission
 from ringfence.job import State
 from ringfence.memory.clock import ManualClock
 from ringfence.pace import HORIZON_SECONDS

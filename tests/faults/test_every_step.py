@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context, Put
+from ringfence.acceptance import Accepted, Submission
 from ringfence.errors import Unavailable
-from ringfence.gateway import Accepted, Submission
 from ringfence.job import State
 from ringfence.testing.port_faults import Call, Crash, Freeze, When
 from ringfence.testing.steps import Steps

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from ringfence.acceptance import Accepted
 from ringfence.errors import Unavailable
-from ringfence.gateway import Accepted
 from ringfence.testing.port_faults import Call, Crash, Freeze, When
 from ringfence.testing.steps import Steps
 from ringfence.testing.system import MemorySystem

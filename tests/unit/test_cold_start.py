@@ -71,9 +71,9 @@ NOBODY = ("aws_xray_sdk", "fastjsonschema", "pydantic", "redis", "aws_lambda_pow
 
 OTHERS = {
     "gateway": ("asyncio", "ringfence.app", "ringfence.context", "ringfence.lease", "ringfence.relay", "ringfence.timers"),
-    "relay": ("asyncio", "ringfence.app", "ringfence.gateway", "ringfence.http", "ringfence.timers"),
-    "timers": ("asyncio", "ringfence.app", "ringfence.gateway", "ringfence.http", "ringfence.relay"),
-    "worker": ("ringfence.gateway", "ringfence.http", "ringfence.timers"),
+    "relay": ("asyncio", "ringfence.acceptance", "ringfence.app", "ringfence.gateway", "ringfence.http", "ringfence.timers"),
+    "timers": ("asyncio", "ringfence.acceptance", "ringfence.app", "ringfence.gateway", "ringfence.http", "ringfence.relay"),
+    "worker": ("ringfence.acceptance", "ringfence.gateway", "ringfence.http", "ringfence.timers"),
 }
 """What the function leaves to the other three."""
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context
+from ringfence.acceptance import Accepted, Refusal, Submission
 from ringfence.errors import Rejected
-from ringfence.gateway import Accepted, Refusal, Submission
 from ringfence.job import State
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.faults import Fault, Faulty, lie, reply_lost, unavailable

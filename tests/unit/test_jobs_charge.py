@@ -9,8 +9,8 @@ import pytest
 
 from jobs import app
 from ringfence import App, Context
+from ringfence.acceptance import Accepted, Submission
 from ringfence.effects import Effect, Update
-from ringfence.gateway import Accepted, Submission
 from ringfence.job import Job, State
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.port_faults import Faulty, Freeze, freeze

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context, Retry
-from ringfence.gateway import Accepted, Submission
+from ringfence.acceptance import Accepted, Submission
 from ringfence.job import LINE_MARK, State
 from ringfence.memory.clock import ManualClock
 from ringfence.pace import HORIZON_SECONDS, SETTINGS_SECONDS

@@ -1,27 +1,16 @@
-"""Accepting work, and what a client may ask and do afterwards.
-
-Register the row, append to the log, answer: the append is the acceptance, and nothing is accepted that could still be lost.
-"""
+"""The front of the queue: what a client may submit, ask and do."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from ringfence import jsontext, transitions
+from ringfence.acceptance import Acceptance, Accepted, Refusal, Submission
 from ringfence.change import Change, Written
 from ringfence.errors import Rejected, Unavailable
-from ringfence.ids import derived_job_id
-from ringfence.job import Job, Millis, State
-from ringfence.ports import Depth, Log, LogEntry, Page, Queue, Services, SetAside
-from ringfence.transitions import MAX_AHEAD_SECONDS
-from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
-
-REGISTERED_AT_ONCE = 16
-"""Conditional puts in flight at once. A batch write would be fewer requests, and unconditional: one that lands late, after the
-SDK has sent it again, would put a finished job back to its beginning."""
+from ringfence.job import Job, State
+from ringfence.ports import Depth, Log, Page, Queue, Services, SetAside
+from ringfence.wire import MAX_PAYLOAD_BYTES
 
 MAX_SET_ASIDE = 100
 """Items of the quarantine in one answer, and of these a tenant's own are picked out: one batch of reads."""
@@ -30,192 +19,19 @@ LOOKS = 10
 """How often a cancel or redrive looks again at a row that changed under it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """One job as a client asks for it. ``payload`` is JSON text; ``run_at`` and ``delay_seconds`` exclude each other."""
-
-    name: str
-    payload: str
-    queue: str = "default"
-    idempotency_key: str | None = None
-    delay_seconds: float | None = None
-    run_at: Millis | None = None
-    max_attempts: int = 5
-    ordering_key: str | None = None
-    traceparent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The job will run. ``repeated``: an earlier request with this idempotency key had asked for it already."""
-
-    job: Job
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """The job will not run because of this request; ``retry_after_seconds`` is set when asking again may help."""
-
-    status: int
-    kind: str
-    detail: str
-    pointer: str | None = None
-    retry_after_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Registered:
-    """A row that is in the ledger (or, ``registered: false``, that the relay shall put there) and still has to be appended."""
-
-    record: JobRecord
-    job: Job
-    repeated: bool
-    ordering_key: str | None
-    keyed: bool
-
-
 class Gateway:
     """The front of the queue, for one deployment and all its tenants."""
 
     def __init__(self, services: Services, log: Log, queues: Mapping[str, Queue]) -> None:
-        self._services, self._log, self._queues = services, log, queues
-        self._ledger, self._clock, self._ids, self._telemetry = (
-            services.ledger,
-            services.clock,
-            services.ids,
-            services.telemetry,
-        )
-
-    # --- submitting --------------------------------------------------------------------------------------------------
+        self._services, self._queues = services, queues
+        self._ledger, self._clock, self._ids = services.ledger, services.clock, services.ids
+        self._acceptance = Acceptance(services, log, queues)
 
     def submit(self, tenant: str, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
         """Accept jobs, each on its own; the answers are in the order of the submissions."""
-        answers: list[Accepted | Refusal | None] = [None] * len(submissions)
-        candidates: dict[int, tuple[Submission, JobRecord]] = {}
-        now = self._clock.now()
-        for index, submission in enumerate(submissions):
-            refusal = self._fault_of(submission, now)
-            if refusal is None:
-                candidates[index] = submission, self._record(tenant, submission, now)
-            else:
-                answers[index] = refusal
-        registered = self._register(candidates)
-        answers_to_append: dict[int, _Registered] = {}
-        for index, outcome in registered.items():
-            if isinstance(outcome, _Registered):
-                answers_to_append[index] = outcome
-            else:
-                answers[index] = outcome
-        for index, outcome in self._append(answers_to_append).items():
-            answers[index] = outcome
-        return [self._told(answer) for answer in answers if answer is not None]
+        return self._acceptance.submit(tenant, submissions)
 
-    def _fault_of(self, submission: Submission, now: Millis) -> Refusal | None:
-        if submission.queue not in self._queues:
-            known = ", ".join(sorted(self._queues))
-            return Refusal(
-                status=422, kind="unknown-queue", detail=f"there is no such queue; there are: {known}", pointer="/queue"
-            )
-        size = len(submission.payload.encode(errors="surrogatepass"))
-        if size > MAX_PAYLOAD_BYTES:
-            detail = f"the payload has {size} bytes; at most {MAX_PAYLOAD_BYTES} are taken"
-            return Refusal(status=413, kind="payload-too-large", detail=detail, pointer="/payload")
-        run_at = _run_at(submission, now)
-        if run_at is not None and run_at - now > MAX_AHEAD_SECONDS * 1000:
-            detail = f"at most {MAX_AHEAD_SECONDS // 86_400} days ahead"
-            pointer = "/run_at" if submission.delay_seconds is None else "/delay_seconds"
-            return Refusal(status=422, kind="too-far-ahead", detail=detail, pointer=pointer)
-        return None
-
-    def _record(self, tenant: str, submission: Submission, now: Millis) -> JobRecord:
-        key = submission.idempotency_key
-        return JobRecord(
-            job_id=self._ids.job() if key is None else derived_job_id(tenant, key),
-            tenant=tenant,
-            queue=submission.queue,
-            name=submission.name,
-            payload=submission.payload,
-            payload_sha256=jsontext.sha256(submission.payload),
-            created_at=now,
-            max_attempts=submission.max_attempts,
-            run_at=_run_at(submission, now),
-            traceparent=submission.traceparent,
-        )
-
-    def _register(self, candidates: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _Registered | Accepted | Refusal]:
-        if len(candidates) < 2:
-            return {index: self._register_one(*pair) for index, pair in candidates.items()}
-        with ThreadPoolExecutor(min(len(candidates), REGISTERED_AT_ONCE)) as pool:
-            outcomes = pool.map(lambda pair: self._register_one(*pair), candidates.values())
-            return dict(zip(candidates, outcomes, strict=True))
-
-    def _register_one(self, submission: Submission, record: JobRecord) -> _Registered | Accepted | Refusal:
-        job, keyed = self._new_job(record), submission.idempotency_key is not None
-        try:
-            there = self._ledger.register(job)
-        except Unavailable as fault:
-            if keyed:
-                return _unavailable("the ledger is busy; nothing was accepted", fault.retry_after_seconds)
-            return _Registered(_unregistered(record), job, False, submission.ordering_key, keyed)
-        if there is None:
-            return _Registered(record, job, False, submission.ordering_key, keyed)
-        if not _same_request(there, record):
-            detail = "this idempotency key was used for another job: its name, queue or payload differs"
-            return Refusal(status=422, kind="idempotency-key-reused", detail=detail, pointer="/idempotency_key")
-        if there.state is State.QUEUED and there.token == 0:
-            # The first request may have died between register and append; only a second append makes its promise true.
-            return _Registered(_record_of(there), there, True, submission.ordering_key, keyed)
-        return Accepted(there, repeated=True)
-
-    def _new_job(self, record: JobRecord) -> Job:
-        return transitions.accept(record, write_id=self._ids.mark(), due_id=self._ids.mark())
-
-    def _append(self, registered: Mapping[int, _Registered]) -> dict[int, Accepted | Refusal]:
-        by_key: dict[str | None, list[tuple[int, _Registered]]] = {}
-        for index, entry in registered.items():
-            by_key.setdefault(entry.ordering_key, []).append((index, entry))
-        entries: list[LogEntry] = []
-        rides: list[list[tuple[int, _Registered]]] = []
-        for ordering_key, group in by_key.items():
-            position = 0
-            for data, packed in encode_records([entry.record for _, entry in group]):
-                key = self._ids.mark() if ordering_key is None else _partition(group[0][1].job.tenant, ordering_key)
-                entries.append(LogEntry(data, key))
-                rides.append(group[position : position + len(packed)])
-                position += len(packed)
-        outcomes: dict[int, Accepted | Refusal] = {}
-        sequences = self._log.append(entries) if entries else []
-        for sequence, ride in zip(sequences, rides, strict=True):
-            for index, entry in ride:
-                if sequence is not None:
-                    outcomes[index] = Accepted(entry.job, entry.repeated)
-                else:
-                    outcomes[index] = self._withdraw(entry)
-        return outcomes
-
-    def _withdraw(self, entry: _Registered) -> Refusal:
-        """A keyless job that was refused must not run later by way of its row, which may be there even if nobody was told so;
-        a keyed one is finished by its repeat."""
-        self._telemetry.event("append_failed", job_id=entry.job.job_id, queue=entry.job.queue)
-        if entry.keyed:
-            return _unavailable("the log is busy; the job may have been accepted: repeat the request with its key", 1.0)
-        now = self._clock.now()
-        expires_at = transitions.expiry(entry.job, now, self._services.retention_seconds)
-        change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=now, expires_at=expires_at)
-        try:
-            self._ledger.write(change)
-        except Unavailable:
-            self._telemetry.event("withdraw_failed", job_id=entry.job.job_id, queue=entry.job.queue)
-        return _unavailable("the log is busy; nothing was accepted", 1.0)
-
-    def _told(self, answer: Accepted | Refusal) -> Accepted | Refusal:
-        if isinstance(answer, Accepted):
-            name = "job_repeated" if answer.repeated else "job_accepted"
-            self._telemetry.event(name, job_id=answer.job.job_id, queue=answer.job.queue, job_name=answer.job.name)
-        return answer
-
-    # --- asking and acting -------------------------------------------------------------------------------------------
+    # --- asking ------------------------------------------------------------------------------------------------------
 
     def get(self, tenant: str, job_id: str) -> Job:
         """The job. An unknown one and another tenant's are the same `Rejected` (404)."""
@@ -232,6 +48,30 @@ class Gateway:
             raise Rejected("there is no such queue", kind="unknown-queue", status=422)
         queues = [queue] if queue is not None else sorted(self._queues)
         return self._ledger.list_jobs(tenant, queues, state, cursor, limit)
+
+    @property
+    def queue_names(self) -> Collection[str]:
+        """The queues of this deployment."""
+        return self._queues.keys()
+
+    def queue_depths(self, names: Iterable[str] | None = None) -> dict[str, Depth]:
+        """How much waits in these queues, or in all."""
+        return {name: self._queues[name].depth() for name in (self._queues if names is None else names)}
+
+    def set_aside(self, tenant: str | None, limit: int) -> list[SetAside]:
+        """What could not be read, the newest first; at most ``limit`` and `MAX_SET_ASIDE`.
+
+        None sees all of it. A tenant sees what names a job of its own, among the newest `MAX_SET_ASIDE`: bytes that nobody
+        could read are not known to be anybody's.
+        """
+        if tenant is None:
+            return self._services.quarantine.items(min(limit, MAX_SET_ASIDE))
+        items = self._services.quarantine.items(MAX_SET_ASIDE)
+        jobs = self._ledger.peek(sorted({item.job_id for item in items if item.job_id is not None}))
+        own = {job.job_id for job in jobs if job.tenant == tenant}
+        return [item for item in items if item.job_id in own][:limit]
+
+    # --- acting ------------------------------------------------------------------------------------------------------
 
     def cancel(self, tenant: str, job_id: str) -> Job:
         """Cancel a waiting job at once, ask a running one to stop, leave an ended one alone. Returns the row afterwards."""
@@ -263,28 +103,6 @@ class Gateway:
 
         return self._change_seen(tenant, job_id, step)
 
-    @property
-    def queue_names(self) -> Collection[str]:
-        """The queues of this deployment."""
-        return self._queues.keys()
-
-    def queue_depths(self, names: Iterable[str] | None = None) -> dict[str, Depth]:
-        """How much waits in these queues, or in all."""
-        return {name: self._queues[name].depth() for name in (self._queues if names is None else names)}
-
-    def set_aside(self, tenant: str | None, limit: int) -> list[SetAside]:
-        """What could not be read, the newest first; at most ``limit`` and `MAX_SET_ASIDE`.
-
-        None sees all of it. A tenant sees what names a job of its own, among the newest `MAX_SET_ASIDE`: bytes that nobody
-        could read are not known to be anybody's.
-        """
-        if tenant is None:
-            return self._services.quarantine.items(min(limit, MAX_SET_ASIDE))
-        items = self._services.quarantine.items(MAX_SET_ASIDE)
-        jobs = self._ledger.peek(sorted({item.job_id for item in items if item.job_id is not None}))
-        own = {job.job_id for job in jobs if job.tenant == tenant}
-        return [item for item in items if item.job_id in own][:limit]
-
     def _change_seen(self, tenant: str, job_id: str, step: Callable[[Job], Change | None]) -> Job:
         for _ in range(LOOKS):
             job = self.get(tenant, job_id)
@@ -298,45 +116,3 @@ class Gateway:
 
     def _expiry(self, job: Job) -> int:
         return transitions.expiry(job, self._clock.now(), self._services.retention_seconds)
-
-
-def _run_at(submission: Submission, now: Millis) -> Millis | None:
-    if submission.delay_seconds is not None:
-        return now + round(submission.delay_seconds * 1000) if submission.delay_seconds > 0 else None
-    return submission.run_at if submission.run_at is not None and submission.run_at > now else None
-
-
-def _same_request(there: Job, asked: JobRecord) -> bool:
-    if (there.name, there.queue) != (asked.name, asked.queue) or there.payload is None:
-        return False
-    asked_form = jsontext.canonical(asked.payload)
-    if there.request_sha256 is not None:  # a redrive has put another payload in the place of the submitted one
-        return there.request_sha256 == jsontext.sha256(asked_form)
-    return there.payload_sha256 == asked.payload_sha256 or jsontext.canonical(there.payload) == asked_form
-
-
-def _record_of(job: Job) -> JobRecord:
-    return JobRecord(
-        job_id=job.job_id,
-        tenant=job.tenant,
-        queue=job.queue,
-        name=job.name,
-        payload=job.payload or "",
-        payload_sha256=job.payload_sha256,
-        created_at=job.created_at,
-        max_attempts=job.max_attempts,
-        run_at=job.run_at,
-        traceparent=job.traceparent,
-    )
-
-
-def _unregistered(record: JobRecord) -> JobRecord:
-    return JobRecord(**{name: getattr(record, name) for name in record.__struct_fields__} | {"registered": False})
-
-
-def _partition(tenant: str, ordering_key: str) -> str:
-    return hashlib.sha256(f"{len(tenant)}:{tenant}{ordering_key}".encode()).hexdigest()
-
-
-def _unavailable(detail: str, retry_after_seconds: float) -> Refusal:
-    return Refusal(status=503, kind="unavailable", detail=detail, retry_after_seconds=retry_after_seconds)

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ringfence.gateway import Accepted
+from ringfence.acceptance import Accepted
 from ringfence.http.reply import Problem
 from ringfence.job import Job, Millis, State
 from ringfence.ports import Depth, SetAside

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ringfence.acceptance import Accepted, Refusal
 from ringfence.errors import Rejected
-from ringfence.gateway import Accepted, Refusal
 from ringfence.http import documents, entity_tag, submissions, waiting
 from ringfence.http.reply import Reply, json_reply, problem_of_refusal, refusal_reply
 from ringfence.http.route import Visit

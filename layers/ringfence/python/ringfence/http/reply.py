@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ringfence.acceptance import Refusal
 from ringfence.errors import Rejected, RingfenceError, Unavailable
-from ringfence.gateway import Refusal
 
 PROBLEM_TYPES = "https://ringfence.dev/problems/"
 MAX_DETAIL_CHARACTERS = 500

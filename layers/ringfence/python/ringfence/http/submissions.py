@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ringfence.acceptance import Submission
 from ringfence.errors import Rejected
-from ringfence.gateway import Submission
 from ringfence.http import idempotency, json_body, patterns
 from ringfence.job import Millis
 from ringfence.jsontext import MAX_DEPTH

@@ -7,8 +7,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ringfence.acceptance import Accepted, Submission
 from ringfence.app import App
-from ringfence.gateway import Accepted, Gateway, Submission
+from ringfence.gateway import Gateway
 from ringfence.ids import RandomIds
 from ringfence.job import Job
 from ringfence.lease import Heartbeat, NoHeartbeat

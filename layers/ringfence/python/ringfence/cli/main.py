@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ringfence.cli import exit_codes
+from ringfence.cli.shown import safe
 
 COMMANDS = {
     "submit": ("ringfence.cli.submit:submit", "Submit a job, or one for each line of a file."),
@@ -54,6 +55,10 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.ClickException as fault:
+            # It may quote an argument that a script had from elsewhere.
+            fault.message = "\n".join(map(safe, fault.message.split("\n")))
+            raise
         except BrokenPipeError:
             # `ringfence list | head`: quietly. What Python still flushes at its end goes nowhere.
             # https://docs.python.org/3/library/signal.html#note-on-sigpipe

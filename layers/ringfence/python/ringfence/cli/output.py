@@ -64,7 +64,7 @@ class Output:
         """Named values, one a line."""
         width = max((len(name) for name, _ in pairs), default=0)
         for name, value in pairs:
-            click.echo(f"{name:<{width}}  {safe(value)}")
+            click.echo(safe(f"{name:<{width}}  {value}"))
 
     def progress(self, what: str, total: int | None) -> AbstractContextManager[Progress]:
         """A bar on standard error while somebody is looking, else nothing."""
@@ -80,7 +80,7 @@ class Output:
             click.echo(json_line(msgspec.json.encode({"error": error_document(error)}).decode()), err=True)
             return
         where = f" (at {error.pointer})" if isinstance(error, Rejected) and error.pointer else ""
-        click.echo(f"ringfence: {safe(str(error))}{where}", err=True)
+        self.note(f"ringfence: {error}{where}")
 
 
 def error_document(error: RingfenceError) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except click.ClickException as fault:
             # It may quote an argument that a script had from elsewhere.
-            fault.message = "\n".join(map(safe, fault.message.split("\n")))
+            fault.message = "\n".join(map(safe, fault.message.split("\n")))  # type: ignore[misc]
             raise
         except BrokenPipeError:
             # `ringfence list | head`: quietly. What Python still flushes at its end goes nowhere.

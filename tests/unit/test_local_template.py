@@ -86,6 +86,31 @@ def test_parameters_are_checked(read: Read, parameters: dict[str, str], message:
         read("  Q: {Type: AWS::SQS::Queue}\n", rest, **parameters)
 
 
+@pytest.mark.parametrize("given", ["x", "0", "12 ", "1\n"])
+def test_a_value_that_its_pattern_refuses_is_not_shown(read: Read, given: str) -> None:
+    with pytest.raises(BadTemplate) as refused:
+        read("  Q: {Type: AWS::SQS::Queue}\n", "Parameters: {P: {Type: String, AllowedPattern: '^[1-9]+$'}}", P=given)
+    assert str(refused.value) == "the value of P does not match ^[1-9]+$"
+
+
+def test_the_rules_of_a_template_are_kept(read: Read) -> None:
+    rest = """
+Parameters: {P: {Type: String, Default: a}, Q: {Type: String, Default: a}}
+Rules:
+  Together:
+    RuleCondition: !Equals [!Ref P, b]
+    Assertions: [{Assert: !Not [!Equals [!Ref Q, a]], AssertDescription: P is b and Q is a}]
+  Always: {Assertions: [{Assert: !Not [!Equals [!Ref Q, c]]}]}
+"""
+    queue = "  Q: {Type: AWS::SQS::Queue}\n"
+    for parameters in ({}, {"P": "b", "Q": "b"}):
+        assert read(queue, rest, **parameters).resources
+    with pytest.raises(BadTemplate, match="P is b and Q is a"):
+        read(queue, rest, P="b")
+    with pytest.raises(BadTemplate, match="the rule Always"):
+        read(queue, rest, Q="c")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

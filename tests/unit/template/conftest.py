@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from ringfence.local.intrinsics import Filling, Reference
-from ringfence.local.template import Template, read_template
+from ringfence.local.template import Template, logical_id, read_template
 
 TEMPLATE = Path(__file__).parents[3] / "template.yaml"
 
@@ -37,6 +36,11 @@ ALONGSIDE: Mapping[str, tuple[str, ...]] = {
     "RelayReservedConcurrency": ("-1", "5"),
     "WorkerReservedConcurrency": ("-1", "5"),
     "TimersReservedConcurrency": ("-1", "5"),
+    "DefaultQueueEngine": ("sqs", "redis"),
+    "PriorityQueueEngine": ("sqs", "redis"),
+    "RedisUrl": ("rediss://:some%20secret@redis.example:6379", "redis://10.0.0.7"),
+    "RedisMode": ("server", "cluster"),
+    "SubnetIds": ("", "subnet-0a1b,subnet-2c3d"),
 }
 """These decide one value each: every one of theirs occurs."""
 
@@ -65,10 +69,20 @@ class Stack:
 
     @cached_property
     def queues(self) -> Mapping[str, str]:
-        """Name → logical id, of every queue that the functions are told of and that is SQS's."""
-        told = self.properties("RelayFunction")["Environment"]["Variables"]["RINGFENCE_QUEUES"]["Fn::Sub"]
-        named = {name: re.fullmatch(r"\$\{(\w+)\}", value) for name, value in json.loads(told).items()}
-        return {name: found[1] for name, found in named.items() if found}
+        """Name → logical id on SQS (it is there even while it is on Redis), of every queue that the functions are told of."""
+        return {name: logical_id(where) or f"{name.capitalize()}Queue" for name, where in self._told.items()}
+
+    @cached_property
+    def queues_on_sqs(self) -> Mapping[str, str]:
+        """Those of `queues` that are on SQS."""
+        return {name: queue for name, queue in self.queues.items() if logical_id(self._told[name])}
+
+    @cached_property
+    def _told(self) -> Mapping[str, Any]:
+        """Name → a reference to the queue, or its URL on Redis."""
+        text, values = self.properties("RelayFunction")["Environment"]["Variables"]["RINGFENCE_QUEUES"]["Fn::Sub"]
+        named = {name: value.removeprefix("${").removesuffix("}") for name, value in json.loads(text).items()}
+        return {name: values.get(key, {"Ref": key}) for name, key in named.items()}
 
     def number(self, value: Any) -> int:
         """A property that may be the value of a parameter."""
@@ -91,6 +105,7 @@ def combinations() -> Iterator[tuple[tuple[str, str], ...]]:
             name: options[(count if len(options) > 2 else count >> place % 3) % len(options)]
             for place, (name, options) in enumerate(ALONGSIDE.items())
         }
+        alongside["SecurityGroupIds"] = "sg-0a1b,sg-2c3d" if alongside["SubnetIds"] else ""
         yield tuple({**dict(zip(DECIDING, values, strict=True)), **alongside}.items())
 
 

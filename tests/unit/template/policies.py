@@ -21,6 +21,10 @@ LEADING_KEYS = "dynamodb:LeadingKeys"
 
 PREFIX = "s3:prefix"
 
+SOURCE_FUNCTION = "lambda:SourceFunctionArn"
+"""Told by the calls of a function's code, and not by those that Lambda makes with its role.
+https://docs.aws.amazon.com/lambda/latest/dg/permissions-source-function-arn.html"""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -57,6 +61,8 @@ def written(stack: Stack, resource: Any) -> str:
     match intrinsic(resource):
         case ("Fn::GetAtt", [str(name), "Arn"]):
             beyond = ""
+        case ("Fn::Sub", str(text)) if text.startswith("arn:"):
+            return text
         case ("Fn::Sub", str(text)):
             name, _, beyond = text.removeprefix("${").partition(".Arn}")
         case _:
@@ -86,6 +92,8 @@ def _holds(operator: str, wanted: Mapping[str, Any], request: Request) -> bool:
             case "StringLike":
                 assert len(values) <= 1, f"{key} has one value"
                 holds = any(_like(value, pattern) for value in values for pattern in listed(patterns))
+            case "Null":
+                holds = (not values) == (patterns == "true")
             case _:
                 raise AssertionError(f"{operator} is not evaluated here")
         if not holds:

@@ -27,7 +27,7 @@ def log_mapping(stack: Stack) -> Mapping[str, Any]:
 def test_every_mapping_takes_partial_batch_failures(any_stack: Stack) -> None:
     mappings = any_stack.of_type("AWS::Lambda::EventSourceMapping")
 
-    assert len(mappings) == 1 + len(any_stack.queues)
+    assert len(mappings) == 1 + len(any_stack.queues_on_sqs)
     assert all(mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for mapping in mappings.values())
 
 
@@ -62,7 +62,7 @@ def test_a_queue_hides_a_ticket_for_as_long_as_the_worker_may_run(any_stack: Sta
     timeout_seconds = any_stack.number(any_stack.properties("WorkerFunction")["Timeout"])
     sources = [logical_id(mapping["EventSourceArn"]) for mapping in mappings_of(any_stack, "WorkerFunction")]
 
-    assert sorted(map(str, sources)) == sorted(any_stack.queues.values())
+    assert sorted(map(str, sources)) == sorted(any_stack.queues_on_sqs.values())
     for queue in sources:
         assert any_stack.number(any_stack.properties(str(queue))["VisibilityTimeout"]) >= timeout_seconds
 

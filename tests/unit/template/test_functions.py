@@ -26,13 +26,21 @@ def settings_of(stack: Stack, function: str) -> Settings:
     return Settings.from_environment({name: str(value) for name, value in filled.items()})
 
 
+def url_of(stack: Stack, name: str) -> str:
+    """Where a function is to find this queue."""
+    if name in stack.queues_on_sqs:
+        return stack.queues[name].upper()
+    query = "?cluster=1" if stack.parameters["RedisMode"] == "cluster" else ""
+    return f"{stack.parameters['RedisUrl']}/AWS::STACKNAME-{name}{query}"
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_function_finds_its_resources(any_stack: Stack, function: str) -> None:
     settings = settings_of(any_stack, function)
 
     assert settings.ledger_table == "LEDGERTABLE"
     assert settings.stream == "LOGSTREAM"
-    assert settings.queues == {name: queue.upper() for name, queue in any_stack.queues.items()}
+    assert settings.queues == {name: url_of(any_stack, name) for name in any_stack.queues}
     assert "default" in settings.queues
     assert settings.last_resort_queue == "LASTRESORTQUEUE"
     assert settings.bucket == "BUCKET"
@@ -112,7 +120,7 @@ def test_every_parameter_and_output_says_what_it_is(stack: Stack) -> None:
     assert {name for name, declared in told.items() if len(declared.get("Description", "")) < 20} == set()
     assert set(stack.template.outputs) == {
         "ApiUrl", "StreamName", "LastResortQueueUrl", "LedgerTableName", "BucketName",
-        "GatewayFunctionName", "RelayFunctionName", "WorkerFunctionName", "TimersFunctionName",
+        "GatewayFunctionName", "RelayFunctionName", "WorkerFunctionName", "TimersFunctionName", "WorkerPolicies",
     }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from ringfence.local.demo import sources
 from ringfence.local.template import logical_id
 from ringfence.ports import ApiKey, SetAside
 
-from .conftest import Stack
-from .policies import LEADING_KEYS, PREFIX, Request, allows, listed, statements, written
+from .conftest import Stack, rendered
+from .policies import LEADING_KEYS, PREFIX, SOURCE_FUNCTION, Request, allows, listed, statements, written
 
 Grants = Mapping[str, set[str]]
 """Action → resources: the logical id, and what follows the resource's ARN."""
@@ -24,6 +24,18 @@ Grants = Mapping[str, set[str]]
 QUEUES = {"every queue"}
 EXAMPLE_TABLES = {"UsersTable", "ProfilesTable", "AccountsTable", "ChargesTable", "ModulesTable", "PackageTotalsTable"}
 TRACING: Grants = {"xray:PutTelemetryRecords": {"*"}, "xray:PutTraceSegments": {"*"}}
+
+INTERFACES = {"arn:${AWS::Partition}:ec2:${AWS::Region}:*:*/*"}
+NETWORK: Grants = {
+    "ec2:AssignPrivateIpAddresses": INTERFACES,
+    "ec2:CreateNetworkInterface": INTERFACES,
+    "ec2:DeleteNetworkInterface": INTERFACES,
+    "ec2:DescribeNetworkInterfaces": {"*"},
+    "ec2:DescribeSubnets": {"*"},
+    "ec2:UnassignPrivateIpAddresses": INTERFACES,
+}
+IN_SUBNETS = {"GatewayRole", "RelayRole", "TimersRole"}
+"""The roles of the functions that call Redis."""
 
 ROLES: Mapping[str, Grants] = {
     "GatewayRole": {
@@ -71,6 +83,7 @@ ROLES: Mapping[str, Grants] = {
         "sqs:ChangeMessageVisibility": QUEUES,
         "sqs:DeleteMessage": QUEUES,
         "sqs:GetQueueAttributes": QUEUES,
+        "sqs:GetQueueUrl": QUEUES,
         "sqs:ReceiveMessage": QUEUES,
     },
     "TimersRole": {
@@ -93,9 +106,10 @@ ROLES: Mapping[str, Grants] = {
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_grants_exactly_these_actions_on_exactly_these_resources(any_stack: Stack, role: str) -> None:
     without = EXAMPLE_TABLES if any_stack.parameters["ExampleTables"] == "false" else set()
+    network = NETWORK if role in IN_SUBNETS and any_stack.parameters["SubnetIds"] else {}
     expected = {
         action: set(any_stack.queues.values()) if resources == QUEUES else resources - without
-        for action, resources in ROLES[role].items()
+        for action, resources in {**ROLES[role], **network}.items()
     }
 
     assert granted(any_stack, role) == {action: resources for action, resources in expected.items() if resources}
@@ -154,6 +168,20 @@ def test_jobs_and_the_quarantine_are_not_denied(stack: Stack, role: str) -> None
     for partition_key in (RandomIds().job(), partition_key_of_quarantine()):
         for action in ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"):
             assert allows(stack, role, on_ledger(action, partition_key))
+
+
+# --- the network ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("action", NETWORK)
+def test_lambda_makes_network_interfaces_and_the_code_of_a_function_does_not(role: str, action: str) -> None:
+    stack = rendered((("SubnetIds", "subnet-1"), ("SecurityGroupIds", "sg-1")))
+    interface = "arn:${AWS::Partition}:ec2:${AWS::Region}:123456789012:network-interface/eni-1"
+    by_code = {SOURCE_FUNCTION: ["arn:aws:lambda:eu-west-1:123456789012:function:f"]}
+
+    assert allows(stack, role, Request(action, interface)) == (role in IN_SUBNETS)
+    assert not allows(stack, role, Request(action, interface, by_code))
 
 
 # --- the bucket ----------------------------------------------------------------------------------------------------------

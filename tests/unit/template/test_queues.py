@@ -1,4 +1,4 @@
-"""A queue is named in eleven places of the template. The one that is forgotten for a queue of one's own is named here."""
+"""A queue is named in fourteen places of the template. The one that is forgotten for a queue of one's own is named here."""
 
 from __future__ import annotations
 
@@ -72,16 +72,19 @@ def is_watched(stack: Stack, _name: str, queue: str) -> bool:
 PLACES: Mapping[str, Place] = {
     "the queue itself, with the last resort behind it": is_there,
     "a parameter <Queue>MaximumConcurrency": lambda stack, _name, queue: f"{queue}MaximumConcurrency" in stack.parameters,
-    "an event of WorkerFunction, with its ScalingConfig": is_worked_on,
+    "a parameter <Queue>Engine": lambda stack, _name, queue: f"{queue}Engine" in stack.parameters,
+    "a mapping of WorkerFunction, with its ScalingConfig": is_worked_on,
     "QueuesWantTls": lambda stack, _name, queue: {"Ref": queue} in stack.properties("QueuesWantTls")["Queues"],
     "GatewayRole": is_allowed("GatewayRole", "GetQueueAttributes"),
     "TicketsPolicy": is_allowed("RelayRole", "SendMessage"),
-    "WorkerRole": is_allowed("WorkerRole", "ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes"),
+    "WorkerPolicy": is_allowed(
+        "WorkerRole", "ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl"
+    ),
     "an alarm <Queue>IsOld": is_watched,
     "the dashboard's ages": is_drawn("How far each hop is behind"),
     "the dashboard's tickets waiting": is_drawn("Tickets waiting"),
 }
-"""The eleventh is RINGFENCE_QUEUES, which the functions go by."""
+"""The others are RINGFENCE_QUEUES, which the functions go by, and what its engine decides: see `test_redis`."""
 
 
 def missed(stack: Stack, name: str, queue: str) -> list[str]:

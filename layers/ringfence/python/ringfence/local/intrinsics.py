@@ -87,7 +87,7 @@ class Deciding:
         if condition not in self._decided:
             if condition not in self.conditions:
                 raise Unresolvable(f"the template has no condition {condition!r}")
-            self._decided[condition] = self._truth(self.conditions[condition])
+            self._decided[condition] = self.is_true(self.conditions[condition])
         return self._decided[condition]
 
     def decide(self, value: Any) -> Any:
@@ -108,18 +108,19 @@ class Deciding:
             return [part for part in map(self.decide, value) if part is not _LEFT_OUT]
         return value
 
-    def _truth(self, value: Any) -> bool:
+    def is_true(self, value: Any) -> bool:
+        """What a condition, or the assertion of a rule, comes to."""
         match intrinsic(value):
             case ("Condition", str(name)):
                 return self.holds(name)
             case ("Fn::Equals", [one, other]):
                 return str(self._scalar(one)) == str(self._scalar(other))
             case ("Fn::Not", [one]):
-                return not self._truth(one)
+                return not self.is_true(one)
             case ("Fn::And", [*parts]):
-                return all(map(self._truth, parts))
+                return all(map(self.is_true, parts))
             case ("Fn::Or", [*parts]):
-                return any(map(self._truth, parts))
+                return any(map(self.is_true, parts))
         raise Unresolvable(f"not a condition: {value!r}")
 
     def _scalar(self, value: Any) -> Any:

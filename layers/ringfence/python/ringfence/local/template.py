@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +53,7 @@ def read_template(path: Path, parameters: Mapping[str, str], region: str) -> Tem
     folders = _point_code_at_bucket(source, path.parent)
     translated = _translate(source, values, region)
     deciding = Deciding(values, translated.get("Conditions") or {}, translated.get("Mappings") or {})
+    _refuse_broken_rules(translated.get("Rules") or {}, deciding)
     resources = _present(translated["Resources"], deciding)
     code = {name: folders[key] for name, resource in resources.items() if (key := _code_key(resource)) in folders}
     return Template(
@@ -102,8 +104,22 @@ def _parameter_values(declared: Mapping[str, Mapping[str, Any]], given: Mapping[
         allowed = [str(each) for each in declaration.get("AllowedValues") or ()]
         if allowed and str(value) not in allowed:
             raise BadTemplate(f"{name}={value} is none of {', '.join(allowed)}")
+        pattern = declaration.get("AllowedPattern")
+        if pattern is not None and not re.fullmatch(pattern, str(value)):
+            # Not the value, which may be a secret.
+            raise BadTemplate(f"the value of {name} does not match {pattern}")
         values[name] = str(value)
     return values
+
+
+def _refuse_broken_rules(rules: Mapping[str, Any], deciding: Deciding) -> None:
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html"""
+    for name, rule in rules.items():
+        if "RuleCondition" in rule and not deciding.is_true(rule["RuleCondition"]):
+            continue
+        for assertion in rule["Assertions"]:
+            if not deciding.is_true(assertion["Assert"]):
+                raise BadTemplate(assertion.get("AssertDescription") or f"the rule {name} of the template is broken")
 
 
 def _refuse_unknown_events(source: Mapping[str, Any]) -> None:

@@ -18,11 +18,21 @@ IN_LAMBDAS_RUNTIME = {"boto3"}
 ONLY_FOR_THE_CLI = {"click", "rich"}
 
 
+def pinned() -> dict[str, tuple[str, set[str]]]:
+    """Name → the exact version, and the hashes of its files."""
+    text = (ROOT / "layers/dependencies/requirements.txt").read_text(encoding="utf-8")
+    lines = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    pins = {}
+    for pin in lines.replace("\\\n", " ").splitlines():
+        package, *hashes = pin.split()
+        name, version = package.split("==")
+        pins[name] = version, {each.removeprefix("--hash=") for each in hashes}
+    return pins
+
+
 def requirements() -> dict[str, str]:
     """Name → the exact version."""
-    lines = (ROOT / "layers/dependencies/requirements.txt").read_text(encoding="utf-8").splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    return dict(line.split("==") for line in pins)
+    return {name: version for name, (version, _) in pinned().items()}
 
 
 def locked() -> dict[str, Mapping[str, Any]]:
@@ -32,7 +42,8 @@ def locked() -> dict[str, Mapping[str, Any]]:
 
 def needed_on_lambda() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in project["dependencies"]}
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["redis"]]
+    declared = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in wanted}
     assert declared > IN_LAMBDAS_RUNTIME | ONLY_FOR_THE_CLI
     return declared - IN_LAMBDAS_RUNTIME - ONLY_FOR_THE_CLI
 
@@ -43,7 +54,7 @@ def with_their_dependencies(names: set[str]) -> set[str]:
         name = open_ones.pop()
         if name not in found:
             found.add(name)
-            open_ones += [each["name"] for each in packages[name].get("dependencies", ())]
+            open_ones += [each["name"] for each in packages[name].get("dependencies", ()) if "marker" not in each]
     return found
 
 
@@ -55,6 +66,18 @@ def test_every_version_is_the_locked_one() -> None:
     packages = locked()
 
     assert requirements() == {name: packages[name]["version"] for name in requirements()}
+
+
+@pytest.mark.parametrize("name", sorted(requirements()))
+def test_every_file_that_fits_is_pinned_by_its_locked_hash_and_no_other_is(name: str) -> None:
+    """Of every machine's wheels, not only Lambda's: `sam build` first downloads those of the machine that it runs on."""
+    package = locked()[name]
+    fits = re.compile(r"-(py3|py2\.py3|cp313)-(none|cp313|abi3)-[^/]*\.whl$")
+
+    assert pinned()[name][1] == {
+        package["sdist"]["hash"],
+        *(wheel["hash"] for wheel in package["wheels"] if fits.search(wheel["url"])),
+    }
 
 
 @pytest.mark.parametrize("machine", ["aarch64", "x86_64"])

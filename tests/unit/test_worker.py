@@ -13,6 +13,7 @@ import pytest
 
 from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
+from ringfence.crew import HAND_OVER_SECONDS, STOP_SECONDS
 from ringfence.job import Job, State
 from ringfence.retry import Backoff
 from ringfence.testing.port_faults import Crash, Fault, Faulty, unavailable
@@ -20,7 +21,6 @@ from ringfence.testing.system import MemorySystem
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.verdict import RETURNS_PER_ATTEMPT
 from ringfence.wire import Ticket, encode_ticket
-from ringfence.worker import HAND_OVER_SECONDS, STOP_SECONDS
 
 
 def system(code: Callable[..., Any], **options: Any) -> MemorySystem:
@@ -346,7 +346,7 @@ def test_a_job_whose_timeout_does_not_fit_the_time_left_is_not_started() -> None
     job = here.submit("job")
     here.run_relay()
     leases = here.queues["default"].lease(10, 30)
-    left_seconds = iter([100.0, 100.0, 50.0])
+    left_seconds = iter([100.0])
     assert here.worker().handle(here.queues["default"], leases, lambda: next(left_seconds, 50.0)) == []
     assert here.job(job.job_id).token == 0
     here.clock.sleep(1)

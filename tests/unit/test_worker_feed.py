@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from ringfence.cli.worker import shares
 from ringfence.clock import SystemClock
 from ringfence.job import State
 from ringfence.process.feed import QueueFeed, Stop
+from ringfence.retry import Backoff
 from ringfence.testing.faults import Faulty, unavailable
 from ringfence.testing.system import MemorySystem
 
@@ -21,16 +23,28 @@ from ringfence.testing.system import MemorySystem
 class Served:
     """A system whose default queue is served by a thread until stopped."""
 
-    def __init__(self, code: Callable[..., Any], *, threads: int = 2, grace_seconds: float = 20.0, wrap: Any = None) -> None:
+    def __init__(
+        self,
+        code: Callable[..., Any],
+        *,
+        threads: int = 2,
+        grace_seconds: float = 20.0,
+        wrap: Any = None,
+        before: int = 0,
+        **options: Any,
+    ) -> None:
+        """``before`` jobs are submitted before the worker looks."""
         app = App()
-        app.job("job")(code)
+        app.job("job", **options)(code)
         self.system = MemorySystem(app, clock=SystemClock(), threads=threads, lease_seconds=10.0, wrap=wrap)
         self.stop = Stop(self.system.clock, grace_seconds)
         self.done = 0
         self.all_done = threading.Condition()
         queue = self.system.queues["default"]
         worker = self.system.worker(heartbeats=True)
-        self.thread = threading.Thread(target=worker.serve, args=(queue, QueueFeed(queue, self.stop, self.count)), daemon=True)
+        self.submit(before)
+        self.feed = QueueFeed(queue, self.stop, self.count, wait_seconds=0.02)
+        self.thread = threading.Thread(target=worker.serve, args=(queue, self.feed), daemon=True)
         self.thread.start()
 
     def count(self, done: int) -> None:
@@ -72,28 +86,52 @@ def test_jobs_are_taken_as_they_come_and_acknowledged_while_others_run() -> None
     assert here.system.memory_queues["default"].bodies() == []
 
 
-def test_when_it_stops_running_jobs_end_and_what_was_not_started_is_visible_at_once() -> None:
-    running, go_on = threading.Semaphore(0), threading.Event()
+class Stuck:
+    """Jobs of one thread that are short until the eighth: it is the first of a batch of eight, and stays until let go."""
 
-    def code(ctx: Context) -> bool:
-        running.release()
-        go_on.wait(20)
+    def __init__(self) -> None:
+        self.stuck, self.go_on = threading.Event(), threading.Event()
+        self.started = 0
+        self.here = Served(self.code, threads=1, before=15)
+
+    def code(self, ctx: Context) -> bool:
+        self.started += 1
+        if self.started == 8:
+            self.stuck.set()
+            while not (ctx.stopping or self.go_on.wait(0.01)):
+                pass
         return ctx.stopping
 
-    here = Served(code, threads=1)
-    here.submit(5)
-    assert running.acquire(timeout=10)
-    here.stop.ask()
-    deadline = time.monotonic() + 5
-    while here.system.memory_queues["default"].depth().leased > 1 and time.monotonic() < deadline:
+
+def test_when_it_stops_running_jobs_end_and_what_was_not_started_is_visible_at_once() -> None:
+    jobs = Stuck()
+    assert jobs.stuck.wait(10)
+    queue = jobs.here.system.memory_queues["default"]
+    assert queue.depth().leased >= 8
+    jobs.here.end()
+    assert (queue.depth().ready, queue.depth().leased, jobs.started) == (7, 0, 8)
+    results = [
+        jobs.here.system.job(job.job_id).result for job in jobs.here.system.ledger.list_jobs("default", ["default"]).jobs
+    ]
+    assert sorted(map(str, results)) == ["None"] * 7 + ["false"] * 7 + ["true"], "the eighth was asked to stop"
+
+
+def test_what_no_thread_comes_to_goes_back_to_the_queue() -> None:
+    jobs = Stuck()
+    assert jobs.stuck.wait(10)
+    queue = jobs.here.system.memory_queues["default"]
+    eventually(lambda: queue.depth().ready == 7)
+    assert queue.depth().leased == 1
+    jobs.go_on.set()
+    jobs.here.wait_done(15)
+    jobs.here.end()
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert here.system.memory_queues["default"].depth().ready == 4
-    go_on.set()
-    here.end()
-    states = [job.state for job in here.system.ledger.list_jobs("default", ["default"]).jobs]
-    assert sorted(states) == [State.QUEUED] * 4 + [State.SUCCEEDED]
-    (ended,) = here.system.ledger.list_jobs("default", ["default"], State.SUCCEEDED).jobs
-    assert here.system.job(ended.job_id).result == "true", "it was asked to stop"
 
 
 def test_a_job_that_does_not_end_in_its_grace_is_handed_over() -> None:
@@ -159,14 +197,13 @@ def test_each_message_gets_the_lease_of_its_own_job_at_once() -> None:
     app = App()
     app.job("short", lease="2s")(code)
     app.job("long", lease="500s")(lambda ctx: None)
-    system = MemorySystem(app, clock=SystemClock(), threads=1)
+    system = MemorySystem(app, clock=SystemClock(), threads=2)
     queue, stop = Faulty(system.memory_queues["default"], []), Stop(system.clock, 20.0)
     for _ in range(2):
         system.submit("short")
     system.run_relay()
-    thread = threading.Thread(
-        target=system.worker(heartbeats=True).serve, args=(queue, QueueFeed(queue, stop, lambda _: None)), daemon=True
-    )
+    feed = QueueFeed(queue, stop, lambda _: None, wait_seconds=0.02)
+    thread = threading.Thread(target=system.worker(heartbeats=True).serve, args=(queue, feed), daemon=True)
     thread.start()
     assert running.wait(10)
     leased, extended = queue.calls_of("lease")[0], queue.calls_of("extend")[0]
@@ -175,3 +212,58 @@ def test_each_message_gets_the_lease_of_its_own_job_at_once() -> None:
     go_on.set()
     stop.ask()
     thread.join(20)
+
+
+def test_a_coroutine_that_times_out_is_cancelled_where_it_waits_and_all_share_one_loop() -> None:
+    cancelled, loops = threading.Event(), set()
+
+    async def code(ctx: Context) -> str:
+        loops.add(asyncio.get_running_loop())
+        if ctx.attempt == 1:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+        return "in time"
+
+    here = Served(code, before=2, timeout=0.2, backoff=Backoff(base_seconds=0.01))
+    assert cancelled.wait(10)
+    here.wait_done(2)
+    here.end()
+    jobs = here.system.ledger.list_jobs("default", ["default"]).jobs
+    assert [(job.state, job.attempts, here.system.job(job.job_id).result) for job in jobs] == [
+        (State.SUCCEEDED, 2, '"in time"')
+    ] * 2
+    assert len(loops) == 1
+
+
+def test_a_coroutine_that_wants_the_process_to_exit_ends_only_its_attempt() -> None:
+    async def code(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise SystemExit(3)
+        return "went on"
+
+    here = Served(code, before=1, backoff=Backoff(base_seconds=0.01))
+    here.wait_done(1)
+    here.end()
+    (job,) = here.system.ledger.list_jobs("default", ["default"]).jobs
+    assert (here.system.job(job.job_id).result, job.attempts) == ('"went on"', 2)
+
+
+def test_a_thread_that_is_stuck_beyond_its_timeout_is_replaced() -> None:
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def code(ctx: Context) -> str:
+        if not stuck.is_set():
+            stuck.set()
+            go_on.wait(20)
+        return "by another thread"
+
+    here = Served(code, threads=1, before=3, timeout=0.2, backoff=Backoff(base_seconds=0.01))
+    assert stuck.wait(10)
+    here.wait_done(3)
+    here.end()
+    go_on.set()
+    jobs = here.system.ledger.list_jobs("default", ["default"]).jobs
+    assert {here.system.job(job.job_id).result for job in jobs} == {'"by another thread"'}

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ringfence import transitions
+from ringfence import jsontext, transitions
+from ringfence.carried import Carried
 from ringfence.effects import Check, Delete, Effect, Effects, Item, Put, Update
 from ringfence.errors import EffectRefused, Rejected, Stopping
-from ringfence.job import Progress
-from ringfence.lease import Ownership
+from ringfence.job import Job, Progress
+from ringfence.ownership import Ownership
+from ringfence.wire import Ticket
 
 MAX_TEXT_BYTES = 32 * 1024
 """UTF-8 bytes of a checkpoint or a result."""
@@ -21,42 +23,66 @@ MAX_TEXT_BYTES = 32 * 1024
 class Context:
     """The first argument of every job. Its calls raise `LeaseLost` once another worker has claimed the job."""
 
-    def __init__(self, ownership: Ownership) -> None:
-        self._ownership = ownership
-        job = ownership.job
+    def __init__(self, hold: Ownership | Carried) -> None:
+        self._hold = hold
+        self._effects = Effects()
+        self.queue: str
+        self.attempt: int
+        """Counted from 1."""
+        job: Job | Ticket
+        if isinstance(hold, Ownership):
+            job, self.queue, self.attempt = hold.job, hold.job.queue, hold.job.attempts
+        else:
+            job, self.queue, self.attempt = hold.ticket, hold.lease.queue, hold.attempt
         self.job_id: str = job.job_id
         self.tenant: str = job.tenant
-        self.queue: str = job.queue
-        self.name: str = job.name
-        self.token: int = job.token
-        """The fencing token of this attempt. A receiver outside DynamoDB that refuses a token below the highest it has seen
-        refuses late owners as the ledger does."""
-        self.attempt: int = job.attempts
-        """Counted from 1."""
-        self.idempotency_key: str = f"rf-{job.job_id}"
-        """The same over all attempts: for services that take one, such as a payment provider."""
+        self.name: str = job.name or ""
         self.payload: str = job.payload or "null"
         """The JSON text as it was received."""
-        self.payload_sha256: str = job.payload_sha256
         self.traceparent: str | None = job.traceparent
         """W3C trace context of the request that submitted the job."""
-        self.effects = Effects()
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this attempt. A receiver outside DynamoDB that refuses a token below the highest it has seen
+        refuses late owners as the ledger does."""
+        return self._owned("token").job.token
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same over all attempts: for services that take one, such as a payment provider."""
+        return f"rf-{self.job_id}"
+
+    @property
+    def payload_sha256(self) -> str:
+        """Hex SHA-256 of the payload's text in UTF-8."""
+        return self._hold.job.payload_sha256 if isinstance(self._hold, Ownership) else jsontext.sha256(self.payload)
+
+    @property
+    def effects(self) -> Effects:
         """Staged; committed with the job's success in one transaction, or not at all."""
+        self._owned("effects")
+        return self._effects
+
+    @property
+    def staged(self) -> tuple[Effect, ...]:
+        """The effects so far."""
+        return self._effects.staged
 
     @property
     def stopping(self) -> bool:
         """Whether the job should end at its next checkpoint: the worker stops, a cancel was asked for, or the lease is lost."""
-        return self._ownership.stopping.is_set()
+        return self._hold.stopping
 
     @property
     def cancel_requested(self) -> bool:
         """Whether somebody asked for this job to be cancelled, as of the latest heartbeat."""
-        return self._ownership.job.cancel_requested
+        return isinstance(self._hold, Ownership) and self._hold.job.cancel_requested
 
     @property
     def last_checkpoint(self) -> Any:
         """What the latest `checkpoint` of any attempt saved, None if there is none."""
-        saved = self._ownership.job.checkpoint
+        saved = self._hold.job.checkpoint if isinstance(self._hold, Ownership) else None
         return None if saved is None else msgspec.json.decode(saved)
 
     def checkpoint(self, state: Any) -> None:
@@ -64,24 +90,26 @@ class Context:
 
         When the worker is stopping, raises `Stopping` after saving: let it pass, and another worker goes on from here.
         """
-        self._ownership.ensure_held()
+        ownership = self._fenced("checkpoint")
         saved = encode_text(state, "checkpoint")
-        self._ownership.write(lambda job, write_id: transitions.checkpoint(job, saved, write_id=write_id), purpose="checkpoint")
+        ownership.write(lambda job, write_id: transitions.checkpoint(job, saved, write_id=write_id), purpose="checkpoint")
         self.stop_if_asked()
 
     def stop_if_asked(self) -> None:
         """Raise `Stopping` if the worker is stopping or the job is to be cancelled."""
-        self._ownership.ensure_held()
+        self._ensure_held()
         if self.stopping:
             raise Stopping()
 
     def progress(self, done: int, total: int) -> None:
         """Say how far the job is; told with the next heartbeat, so it may be called as often as wanted.
 
-        Both are whole numbers; anything else is a `TypeError`.
+        Both are whole numbers; anything else is a `TypeError`. A job without a row has nowhere to tell it.
         """
-        self._ownership.ensure_held()
-        self._ownership.report_progress(Progress(operator.index(done), operator.index(total)))
+        self._ensure_held()
+        progress = Progress(operator.index(done), operator.index(total))
+        if isinstance(self._hold, Ownership):
+            self._hold.report_progress(progress)
 
     def write(self, *effects: Effect) -> bool:
         """Write effects now, in a transaction that checks that this attempt still holds the job.
@@ -89,12 +117,12 @@ class Context:
         A later attempt would write them again, so each must be put-if-absent, versioned, or a check. Returns False when a
         put-if-absent found its item there (an earlier attempt has done it); raises `EffectRefused` for any other condition.
         """
-        self._ownership.ensure_held()
+        ownership = self._fenced("write")
         for effect in effects:
             if not _repeatable(effect):
                 raise Rejected(f"{type(effect).__name__} without unless_exists or version would be repeated by a later attempt")
         try:
-            self._ownership.write_effects(effects)
+            ownership.write_effects(effects)
         except EffectRefused as refusal:
             if not refusal.already_there:
                 raise
@@ -103,8 +131,28 @@ class Context:
 
     def read(self, table: str, key: Item) -> Mapping[str, Any] | None:
         """One item of yours, strongly consistent, None if absent. Numbers are int or Decimal."""
-        self._ownership.ensure_held()
-        return self._ownership.read(table, key)
+        self._ensure_held()
+        return self._hold.read(table, key)
+
+    def _ensure_held(self) -> None:
+        if isinstance(self._hold, Ownership):
+            self._hold.ensure_held()
+
+    def _owned(self, what: str) -> Ownership:
+        """What only a job with a row has."""
+        if not isinstance(self._hold, Ownership):
+            raise Rejected(
+                f"ctx.{what} needs a row in the ledger to fence it, and this job was submitted with guarantee at-least-once; "
+                "submit it with guarantee once",
+                kind="unfenced",
+            )
+        return self._hold
+
+    def _fenced(self, what: str) -> Ownership:
+        """The same, for what is written: by whoever holds the row still."""
+        ownership = self._owned(what)
+        ownership.ensure_held()
+        return ownership
 
 
 def encode_text(value: Any, what: str) -> str:

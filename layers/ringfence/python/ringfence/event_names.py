@@ -56,6 +56,7 @@ class Counted:
 METRICS: Mapping[str, Counted] = {
     "job_accepted": Counted("AcceptedJobs"),
     "job_succeeded": Counted("SucceededJobs"),
+    "carried_jobs_succeeded": Counted("SucceededJobs", "count"),
     "job_retried": Counted("RetriedJobs"),
     "job_dead": Counted("DeadJobs"),
     "job_handed_over": Counted("HandedOverJobs"),

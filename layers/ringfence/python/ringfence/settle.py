@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ringfence import transitions
+from ringfence.carried import Carried, settle_carried
 from ringfence.effects import Effect
 from ringfence.errors import LeaseLost, Unavailable
 from ringfence.job import Job
-from ringfence.lease import Ownership
 from ringfence.outcome import (
     Acknowledge,
     Disposition,
@@ -24,6 +24,7 @@ from ringfence.outcome import (
     Undecided,
     outcome_of_commit,
 )
+from ringfence.ownership import Ownership
 from ringfence.ports import Services
 from ringfence.transitions import MAX_AHEAD_SECONDS, MAX_QUEUE_DELAY_SECONDS
 from ringfence.verdict import attempts_allowed
@@ -31,8 +32,10 @@ from ringfence.verdict import attempts_allowed
 UNDECIDED_PAUSE_SECONDS = 5.0
 
 
-def settle(ownership: Ownership, outcome: Outcome, effects: Sequence[Effect], services: Services) -> Disposition:
+def settle(ownership: Ownership | Carried, outcome: Outcome, effects: Sequence[Effect], services: Services) -> Disposition:
     """Write the outcome; the caller has taken the attempt's latch. What goes wrong at the commit becomes the outcome."""
+    if isinstance(ownership, Carried):
+        return settle_carried(ownership, outcome, services)
     try:
         return _carry_out(ownership, outcome, effects, services)
     except Exception as fault:  # noqa: BLE001 - an effect's fault, a lost lease, a store that may not be written to

@@ -6,6 +6,7 @@ and version it saw. Break a line and a job is lost or an effect doubled.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,34 @@ def accept(record: JobRecord, *, write_id: str, due_id: str) -> Job:
         due_id=due_id if far else None,
         created_at=record.created_at,
         traceparent=record.traceparent,
+    )
+
+
+def accept_parked(record: JobRecord, *, write_id: str, run_at: Millis, due_id: str) -> Job:
+    """The relay's: the new row of a job that was to have none, and has to wait longer than in a queue, for its time or for its
+    turn in line. From now on it is a job like any other."""
+    row = accept(record, write_id=write_id, due_id=due_id)
+    return dataclasses.replace(row, state=State.SCHEDULED, run_at=run_at, due_id=due_id)
+
+
+def put_off(record: JobRecord, attempts: int, error: str, *, write_id: str, run_at: Millis, due_id: str) -> Job:
+    """The new row of a job that had none, after so many failed attempts: it waits for its time."""
+    row = accept_parked(record, write_id=write_id, run_at=run_at, due_id=due_id)
+    return dataclasses.replace(row, attempts=attempts, error=_clip(error))
+
+
+def die_without_row(
+    record: JobRecord, attempts: int, error: str, *, write_id: str, now: Millis, retention_seconds: float
+) -> Job:
+    """The new row of a job that had none: dead, kept with its payload for a redrive."""
+    row = dataclasses.replace(accept(record, write_id=write_id, due_id=""), run_at=None, due_id=None)
+    return dataclasses.replace(
+        row,
+        state=State.DEAD,
+        attempts=attempts,
+        error=_clip(error),
+        finished_at=now,
+        expires_at=expiry(row, now, retention_seconds),
     )
 
 

@@ -83,6 +83,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_attempts: Attempts | None = None
     created_at: Time | None = None
     """These two only beside a payload."""
+    attempts: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
+    """Failed attempts so far of a job that rides in its ticket."""
 
 
 def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:
@@ -99,6 +101,21 @@ def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:
             created_at=job.created_at,
         )
     return Ticket(ticket_id=ticket_id, job_id=job.job_id, tenant=job.tenant, name=job.name, traceparent=job.traceparent)
+
+
+def with_attempts(ticket: Ticket, attempts: int, *, ticket_id: str) -> Ticket:
+    """A new ticket for the job that rides in this one, after so many failed attempts."""
+    return Ticket(
+        ticket_id=ticket_id,
+        job_id=ticket.job_id,
+        tenant=ticket.tenant,
+        name=ticket.name,
+        traceparent=ticket.traceparent,
+        payload=ticket.payload,
+        max_attempts=ticket.max_attempts,
+        created_at=ticket.created_at,
+        attempts=attempts,
+    )
 
 
 class _TicketOnWire(Ticket, frozen=True, kw_only=True, omit_defaults=False):

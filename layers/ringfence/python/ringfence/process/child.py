@@ -7,8 +7,10 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ringfence.clock import SystemClock
@@ -20,6 +22,9 @@ from ringfence.worker import Worker
 BYTES_PER_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """``ru_maxrss`` is in bytes on macOS and in KiB elsewhere. https://man7.org/linux/man-pages/man2/getrusage.2.html"""
 
+LIVE_SECONDS = 5.0
+"""A queue that nobody has looked after for so long is not: the process is as good as dead."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -29,7 +34,7 @@ class Limits:
     max_jobs: int | None = None
     max_memory_bytes: int | None = None
     liveness_file: Path | None = None
-    """Touched about once a second while every queue's thread goes round."""
+    """Touched about twice a second while every queue is looked after."""
 
 
 class Child:
@@ -40,6 +45,7 @@ class Child:
         self._stop = Stop(SystemClock(), limits.grace_seconds)
         self._lock = threading.Lock()
         self._jobs = 0
+        self._looked = dict.fromkeys(threads_of, 0.0)
         self._failed = False
 
     def run(self) -> int:
@@ -63,7 +69,8 @@ class Child:
             worker = Worker(
                 like.app, like.services, name=like.name, threads=threads, lease_seconds=runtime.settings.lease_seconds
             )
-            worker.serve(runtime.queues[name], QueueFeed(runtime.queues[name], self._stop, self._look))
+            queue = runtime.queues[name]
+            worker.serve(queue, QueueFeed(queue, self._stop, partial(self._look, name)))
         except BaseException as fault:  # noqa: BLE001 - the process ends loudly, and is replaced
             self._failed = True
             where = str(fault) if isinstance(fault, RingfenceError) else ""
@@ -71,9 +78,11 @@ class Child:
         finally:
             self._stop.ask()
 
-    def _look(self, done: int) -> None:
-        limits = self._limits
+    def _look(self, name: str, done: int) -> None:
+        limits, now = self._limits, time.monotonic()
         with self._lock:
+            self._looked[name] = now
+            all_live = now - min(self._looked.values()) < LIVE_SECONDS
             self._jobs += done
             if limits.max_jobs is not None and self._jobs >= limits.max_jobs:
                 self._stop.ask()
@@ -81,5 +90,5 @@ class Child:
         if limits.max_memory_bytes is not None and used >= limits.max_memory_bytes:
             self._runtime.telemetry.event("worker_recycled", pid=os.getpid(), memory_bytes=used)
             self._stop.ask()
-        if limits.liveness_file is not None:
+        if limits.liveness_file is not None and all_live:
             limits.liveness_file.touch()

@@ -34,12 +34,14 @@ class Stop:
 
 
 class QueueFeed:
-    """A `worker.Feed` over one queue. ``on_look`` is called with the number of messages just acknowledged, at least once a
-    second while the feed is alive."""
+    """A `crew.Feed` over one queue. ``on_look`` is called with the number of messages acknowledged since the last look, at
+    least once a second while the crew lives."""
 
-    def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None]) -> None:
-        self._queue, self._stop, self._on_look = queue, stop, on_look
+    def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None], wait_seconds: float = WAIT_SECONDS) -> None:
+        self._queue, self._stop, self._on_look, self._wait_seconds = queue, stop, on_look, wait_seconds
         self._fused = queue if isinstance(queue, FusedQueue) else None
+        self._lock = threading.Lock()
+        self._acknowledged = 0
 
     @property
     def stopping(self) -> bool:
@@ -48,14 +50,20 @@ class QueueFeed:
     def remaining_seconds(self) -> float:
         return self._stop.remaining_seconds()
 
-    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float, *, wait: bool) -> list[Lease]:
-        """See `worker.Feed.exchange`: in one round trip where the queue can."""
-        wait_seconds = WAIT_SECONDS if wait and room else 0.0
+    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
+        """See `crew.Feed.exchange`: in one round trip where the queue can."""
         if room and self._fused is not None:
-            leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, wait_seconds)
+            leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, self._wait_seconds)
         else:
             if done:
                 self._queue.acknowledge(done)
-            leases = self._queue.lease(room, lease_seconds, wait_seconds) if room else []
-        self._on_look(len(done))
+            leases = self._queue.lease(room, lease_seconds, self._wait_seconds) if room else []
+        with self._lock:
+            self._acknowledged += len(done)
         return leases
+
+    def look(self) -> None:
+        """See `crew.Feed.look`."""
+        with self._lock:
+            acknowledged, self._acknowledged = self._acknowledged, 0
+        self._on_look(acknowledged)

@@ -85,6 +85,7 @@ ROLES: Mapping[str, Grants] = {
         "sqs:GetQueueAttributes": QUEUES,
         "sqs:GetQueueUrl": QUEUES,
         "sqs:ReceiveMessage": QUEUES,
+        "sqs:SendMessage": QUEUES,
     },
     "TimersRole": {
         **TRACING,

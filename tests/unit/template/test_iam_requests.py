@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from moto import mock_aws
 
@@ -19,12 +20,13 @@ from ringfence.aws import clients
 from ringfence.aws.events import reads_from_event
 from ringfence.http import api
 from ringfence.http.auth import SCOPES, new_key
+from ringfence.job import Guarantee
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Lease
 from ringfence.runtime import Runtime
 from ringfence.settings import Settings
 from ringfence.testing.memory_api import event_of
-from ringfence.wire import JobRecord, encode_records
+from ringfence.wire import JobRecord, encode_records, encode_ticket, new_ticket
 
 from .aws_requests import requests_of
 from .conftest import Stack, rendered
@@ -226,8 +228,11 @@ def live_through_everything(here: Deployment) -> None:
     )
     for data in (b"poison", *(data for data, _ in encode_records([of_another_time]))):
         clients.client("kinesis").put_record(StreamName="LogStream", Data=data, PartitionKey="p")
+    carried = new_ticket("t", msgspec.structs.replace(of_another_time, job_id="c", guarantee=Guarantee.AT_LEAST_ONCE))
     for body in (
         "not a ticket",
+        encode_ticket(msgspec.structs.replace(carried, name="unknown", max_attempts=2)),
+        encode_ticket(carried),
         json.dumps({"v": 99, "job_id": here.submit("charge", {"account_id": "a1"}, delay_seconds=60)}),
     ):
         here.sqs.send_message(QueueUrl=here.settings.queues["default"], MessageBody=body)

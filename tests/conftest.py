@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,16 @@ from ringfence.testing.redis_kinds import KINDS, binary_of
 
 if TYPE_CHECKING:
     from ringfence.testing.redis_server import RedisServer
+
+
+@pytest.fixture
+def no_emulator_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that bring their own emulator, or moto into this process: nothing leads their clients elsewhere.
+
+    ``AWS_ENDPOINT_URL`` would, and moto only answers what is sent to AWS.
+    """
+    for name in [name for name in os.environ if name.startswith(("AWS_ENDPOINT_URL", "LOCALSTACK_")) or name == "AWS_PROFILE"]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")

@@ -58,6 +58,11 @@ class Store:
     """Names as jobs use them, and the physical ones."""
 
 
+@pytest.fixture(autouse=True)
+def moto_is_in_this_process(no_emulator_given: None) -> None:
+    """Whatever emulator the environment names for the integration tests."""
+
+
 @pytest.fixture(scope="session")
 def dynamodb_client() -> Any:
     """One client for all tests, for building one takes longer than most of them; what it talks to is fresh in each.
@@ -65,7 +70,8 @@ def dynamodb_client() -> Any:
     It sends once and never again: what a repetition meets is for the tests to say.
     """
     session = boto3.session.Session("testing", "testing", region_name="eu-central-1")
-    return session.client("dynamodb", config=Config(retries={"mode": "standard", "total_max_attempts": 1}))
+    once = Config(retries={"mode": "standard", "total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
+    return session.client("dynamodb", config=once)
 
 
 @pytest.fixture

@@ -15,14 +15,15 @@ from ringfence.local.pool import Replaced
 from ringfence.testing.atomicity import anomalies
 from ringfence.testing.dev_faults import DevFaults
 from ringfence.testing.dev_system import FUNCTIONS, DevSystem
+from ringfence.testing.emulator_kinds import IS_GIVEN, KINDS, startable
 from ringfence.testing.gate import Gate
 
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("fault_app")
 LIBRARY = ROOT / "layers" / "ringfence" / "python"
 
-EVERY = ["moto", "ministack"] if os.environ.get("RINGFENCE_TEST_EVERY_EMULATOR") else ["ministack"]
-EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else EVERY
+EVERY = ("moto", "ministack") if os.environ.get("RINGFENCE_TEST_EVERY_EMULATOR") else ("ministack",)
+EMULATORS = KINDS if IS_GIVEN else EVERY
 """The last one runs all tests, the others the few that are marked. moto comes first because it takes longest to start: what
 pytest-xdist moves to an idle process is at the end, so only one of them starts it."""
 
@@ -56,7 +57,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     }
     dev = Dev(
         ROOT / "template.yaml",
-        emulator=None if request.param == "given" else request.param,
+        emulator=startable(request.param),
         function_env=function_env,
         # The least there is. A message whose worker dies before it has shortened its visibility is hidden for so long.
         parameters={"WorkerTimeoutSeconds": "60"},

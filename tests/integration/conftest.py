@@ -17,11 +17,9 @@ import pytest
 
 from ringfence.local.dev import Dev
 from ringfence.local.pool import Replaced
+from ringfence.testing.emulator_kinds import KINDS, startable
 
 TEMPLATE = Path(__file__).parent / "dev_app" / "template.yaml"
-
-# With AWS_ENDPOINT_URL or LOCALSTACK_HOST set, everything runs on the emulator they name, and none is started.
-EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else ["ministack", "moto"]
 
 
 class App:
@@ -107,14 +105,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(scope="package", params=EMULATORS)
+@pytest.fixture(scope="package", params=KINDS)
 def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """The application, running for as long as tests use it: its start is most of what one would wait for."""
     folder = tmp_path_factory.mktemp("dev")
     replaced: SimpleQueue[Replaced] = SimpleQueue()
     dev = Dev(
         TEMPLATE,
-        emulator=None if request.param == "given" else request.param,
+        emulator=startable(request.param),
         run_folder=folder,
         extra_env={"TRACE": str(folder / "trace.jsonl")},
         on_replaced=replaced.put,

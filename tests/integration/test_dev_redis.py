@@ -23,13 +23,14 @@ from ringfence.local.redis_process import RedisFailed, RedisProcess
 from ringfence.redis.queue import RedisQueue
 from ringfence.runtime import Runtime
 from ringfence.settings import Settings
+from ringfence.testing.emulator_kinds import USUAL, startable
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def dev(tmp_path: Path) -> Iterator[Dev]:
-    with Dev(ROOT / "template.yaml", queues="redis", run_folder=tmp_path) as running:
+    with Dev(ROOT / "template.yaml", emulator=startable(USUAL), queues="redis", run_folder=tmp_path) as running:
         yield running
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from ringfence.local.dev import Dev
-from ringfence.local.emulator import Emulator, Startable
+from ringfence.local.emulator import Emulator
 from ringfence.local.stack import StackFailed
+from ringfence.testing.emulator_kinds import KINDS, USUAL, startable
 
-from .conftest import EMULATORS, TEMPLATE, App, eventually
+from .conftest import TEMPLATE, App, eventually
 
 WRITERS = 8
 
@@ -74,18 +75,20 @@ def test_a_restart_gives_a_function_other_variables(app: App) -> None:
 
 
 def test_parameters_change_the_stack(tmp_path: Path) -> None:
-    emulator = None if EMULATORS == ["given"] else "ministack"
     parameters = {"FrontDoor": "function-url", "Colour": "blue", "Reserved": "1"}
     with Dev(
-        TEMPLATE, emulator=emulator, run_folder=tmp_path, parameters=parameters, extra_env={"TRACE": str(tmp_path / "t")}
+        TEMPLATE,
+        emulator=startable(USUAL),
+        run_folder=tmp_path,
+        parameters=parameters,
+        extra_env={"TRACE": str(tmp_path / "t")},
     ) as dev:
         assert dev.outputs["ApiUrl"] == dev.api_url
         assert dev.environment("DoorFunction")["COLOUR"] == "blue"
         assert len(dev.pids("DoorFunction")) == 1
 
 
-@pytest.mark.skipif(EMULATORS == ["given"], reason="starts an emulator of its own")
-def test_an_emulator_that_runs_already_is_used_and_left_as_it_was(tmp_path: Path) -> None:
+def test_an_emulator_that_runs_already_is_used_and_left_as_it_was(tmp_path: Path, no_emulator_given: None) -> None:
     emulator = Emulator("ministack", "us-east-1", tmp_path / "log", lambda _: None, lambda _: None)
     emulator.start()
     try:
@@ -102,8 +105,8 @@ def test_an_emulator_that_runs_already_is_used_and_left_as_it_was(tmp_path: Path
         emulator.stop()
 
 
-@pytest.mark.parametrize("emulator", [None] if EMULATORS == ["given"] else EMULATORS)
-def test_a_resource_that_the_emulator_does_not_create_stops_the_start(emulator: Startable | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("emulator", KINDS)
+def test_a_resource_that_the_emulator_does_not_create_stops_the_start(emulator: str, tmp_path: Path) -> None:
     """moto says CREATE_COMPLETE and has skipped it; others refuse it."""
     template = tmp_path / "template.yaml"
     template.write_text(
@@ -112,6 +115,6 @@ def test_a_resource_that_the_emulator_does_not_create_stops_the_start(emulator: 
         "  Q: {Type: AWS::SQS::Queue}\n"
         "  Nobody: {Type: AWS::GroundStation::Config, Properties: {Name: n, ConfigData: {}}}\n"
     )
-    dev = Dev(template, emulator=emulator, run_folder=tmp_path)
+    dev = Dev(template, emulator=startable(emulator), run_folder=tmp_path)
     with pytest.raises(StackFailed, match=r"Nobody|AWS::GroundStation::Config"):
         dev.start()

@@ -19,6 +19,7 @@ import pytest
 from ringfence import Client
 from ringfence.client import JobRequest
 from ringfence.local.dev import Dev
+from ringfence.testing.emulator_kinds import USUAL, startable
 from ringfence.testing.redis_server import RedisServer
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ class Process:
 @pytest.fixture(scope="module")
 def redis_dev(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dev, dict[str, str]]]:
     """The system, its default queue on Redis, and the environment of a worker for it."""
-    with Dev(ROOT / "template.yaml", emulator="ministack", run_folder=tmp_path_factory.mktemp("run")) as dev:
+    with Dev(ROOT / "template.yaml", emulator=startable(USUAL), run_folder=tmp_path_factory.mktemp("run")) as dev:
         environment = dev.environment("WorkerFunction")
         queues = {**json.loads(environment["RINGFENCE_QUEUES"]), "default": redis_server.url("default")}
         on_redis = {"RINGFENCE_QUEUES": json.dumps(queues)}

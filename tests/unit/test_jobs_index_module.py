@@ -22,8 +22,6 @@ BUCKET = "files"
 
 @pytest.fixture(autouse=True)
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "LOCALSTACK_HOST", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
     for name, value in {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,17 +11,15 @@ from ringfence.aws import clients
 from ringfence.local.dev import Dev
 from ringfence.runtime import Runtime
 from ringfence.settings import Settings
+from ringfence.testing.emulator_kinds import KINDS, startable
 
 ROOT = Path(__file__).parents[3]
 
-EMULATORS = ["given"] if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("LOCALSTACK_HOST") else ["ministack", "moto"]
 
-
-@pytest.fixture(scope="package", params=EMULATORS)
+@pytest.fixture(scope="package", params=KINDS)
 def dev(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     """A system, running for as long as tests use it: its start is most of what one would wait for."""
-    emulator = None if request.param == "given" else request.param
-    with Dev(ROOT / "template.yaml", emulator=emulator, run_folder=tmp_path_factory.mktemp("run")) as running:
+    with Dev(ROOT / "template.yaml", emulator=startable(request.param), run_folder=tmp_path_factory.mktemp("run")) as running:
         yield running
 
 

@@ -20,6 +20,7 @@ from ringfence.job import State
 from ringfence.local.dev import Dev
 from ringfence.ports import ApiKey
 from ringfence.runtime import Runtime
+from ringfence.testing.emulator_kinds import USUAL, startable
 
 ROOT = Path(__file__).parents[3]
 EVENTS = sorted((ROOT / "events").glob("*/*.json"))
@@ -28,7 +29,7 @@ EVENTS = sorted((ROOT / "events").glob("*/*.json"))
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     with Dev(
-        ROOT / "template.yaml", emulator="ministack", auth="api-key", run_folder=tmp_path_factory.mktemp("run")
+        ROOT / "template.yaml", emulator=startable(USUAL), auth="api-key", run_folder=tmp_path_factory.mktemp("run")
     ) as guarded:
         yield guarded
 

@@ -25,6 +25,15 @@ def test_a_hundred_rows_are_four_calls(given: Given, ledger: DynamoLedger, store
     assert (together.attempts, alone.attempts) == (4, 0)
 
 
+def test_a_hundred_new_rows_are_four_calls_and_large_ones_are_put_by_themselves(
+    given: Given, ledger: DynamoLedger, store: Any
+) -> None:
+    rows = [given.parked_row() for _ in range(100)] + [given.parked_row("[" + "1" * 3_000 + "]")]
+    with inject(store.client, "TransactWriteItems", []) as together, inject(store.client, "PutItem", []) as alone:
+        assert ledger.write_many(rows) == [Written(row) for row in rows]
+    assert (together.attempts, alone.attempts) == (4, 2), "a text and its row"
+
+
 def test_a_row_in_conflict_sets_the_others_back_and_each_is_tried_by_itself(
     given: Given, ledger: DynamoLedger, store: Any
 ) -> None:

@@ -144,9 +144,10 @@ def apply(change: Change, job: Job) -> Job:
     return dataclasses.replace(job, **change.set, **raised, write_id=change.write_id, version=job.version + 1)
 
 
-def is_own_write(change: Change, seen: Job | None) -> bool:
-    """Whether a refused change was in fact applied earlier and only its reply was lost.
+def is_own_write(write: Change | Job, seen: Job | None) -> bool:
+    """Whether a refused change, or the refused put of a new row, was in fact carried out earlier and only its reply was lost.
 
     The row's latest write carries this very ``write_id`` and the state it wrote. Nothing else counts.
     """
-    return seen is not None and seen.write_id == change.write_id and (change.leads_to is None or seen.state == change.leads_to)
+    state = write.state if isinstance(write, Job) else write.leads_to
+    return seen is not None and seen.write_id == write.write_id and state in (None, seen.state)

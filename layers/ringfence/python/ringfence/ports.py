@@ -212,8 +212,9 @@ class Ledger(Protocol):
         """
         ...
 
-    def write_many(self, changes: Sequence[Change]) -> list[Written | Refused | None]:
-        """Carry out changes of different jobs, each for itself; None stands for `Unavailable`, which is not raised here.
+    def write_many(self, writes: Sequence[Change | Job]) -> list[Written | Refused | None]:
+        """Carry out changes of different jobs, each for itself, and put new rows as `register` does: a `Job` is `Refused` if
+        there is a row of it. None stands for `Unavailable`, which is not raised here.
 
         For many at once whose rows nobody else is likely to write just now. ``Written.job`` may be what the change makes of
         the row that it says it saw.

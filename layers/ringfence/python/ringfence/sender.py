@@ -31,8 +31,8 @@ PARK_BACKOFF = Backoff(base_seconds=0.1, cap_seconds=1.0)
 Waiting = TypeVar("Waiting", JobRecord, Job)
 Result = TypeVar("Result")
 
-Park = Callable[[Waiting, Millis, str], Change]
-"""Makes the change that parks a job, from the job, its place or time, and its new due mark."""
+Park = Callable[[Waiting, Millis, str], Change | Job]
+"""Makes the change that parks a job, or the row of one that had none, from the job, its place or time, and its new due mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +136,22 @@ class Sender:
             if not has_time():
                 return start
             together = slice(start, start + PARKED_TOGETHER)
-            changes = [park(job, *mark) for job, mark in zip(jobs[together], marks[together], strict=True)]
-            outcomes = self._write_many(queue, changes)
+            writes = [park(job, *mark) for job, mark in zip(jobs[together], marks[together], strict=True)]
+            outcomes = self._write_many(queue, writes)
             decided = [self._is_parked(queue, job, outcome) for job, outcome in zip(jobs[together], outcomes, strict=True)]
             self._telemetry.event("jobs_parked", queue=queue, count=sum(decided))
             if not all(decided):
                 return start + decided.index(False)
         return len(jobs)
 
-    def _write_many(self, queue: str, changes: Sequence[Change]) -> list[Written | Refused | None]:
+    def _write_many(self, queue: str, writes: Sequence[Change | Job]) -> list[Written | Refused | None]:
         """Some writes at a time, and again what could not be decided: a throttle must not turn the order around."""
-        outcomes: list[Written | Refused | None] = [None] * len(changes)
+        outcomes: list[Written | Refused | None] = [None] * len(writes)
         pauses = Pauses(PARK_BACKOFF, self._services.clock, self._services.random_source, tries=PARK_ROUNDS)
         while True:
             left = [index for index, outcome in enumerate(outcomes) if outcome is None]
             slices = [left[start : start + WRITTEN_TOGETHER] for start in range(0, len(left), WRITTEN_TOGETHER)]
-            written = in_parallel(lambda indices: self._ledger.write_many([changes[index] for index in indices]), slices)
+            written = in_parallel(lambda indices: self._ledger.write_many([writes[index] for index in indices]), slices)
             for indices, answers in zip(slices, written, strict=True):
                 for index, answer in zip(indices, answers, strict=True):
                     outcomes[index] = answer
@@ -163,7 +163,7 @@ class Sender:
 
     def _is_parked(self, queue: str, job: Waiting, outcome: Written | Refused | None) -> bool:
         if outcome == Refused(None):
-            # Without a row there is nothing to wait on. Whoever gets the ticket finds that out and sets it aside.
+            # A row that is gone: there is nothing to wait on. Whoever gets the ticket finds that out and sets it aside.
             return self.push(queue, [job], [0]).first_unsent is None
         return outcome is not None
 

@@ -62,6 +62,14 @@ def absent_or_expired(placeholders: Placeholders, now_seconds: int) -> str:
     return f"{absent} OR {expired}"
 
 
+def put_arguments(row: rows.Item, *, expired_before_seconds: int) -> dict[str, Any]:
+    """The row and the condition that there is none, or only one that has expired by this time, for PutItem and for a
+    transaction alike."""
+    placeholders = Placeholders()
+    condition = absent_or_expired(placeholders, expired_before_seconds)
+    return {"Item": row, "ConditionExpression": condition, **placeholders.arguments()}
+
+
 def update_arguments(change: Change, apart: Mapping[str, str], *, expired_before_seconds: int | None) -> dict[str, Any]:
     """The expressions of an update of the row, for UpdateItem and for a transaction alike."""
     placeholders = Placeholders()

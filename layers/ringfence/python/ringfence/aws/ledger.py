@@ -37,37 +37,33 @@ class DynamoLedger:
         self._texts = texts.Texts(client, table_name)
         self._listing = Listing(client, table_name, clock)
         self._lines = LineReader(client, table_name, clock)
-        self._many = ManyWrites(client, table_name, clock, alone=self.write, judged=self._judged)
+        self._many = ManyWrites(client, table_name, clock, alone=self._write_alone, judged=self._judged)
 
     # --- registering -------------------------------------------------------------------------------------------------
 
     def register(self, job: Job) -> Job | None:
         """Put the row if there is none. See `ports.Ledger.register`."""
+        with calling("register a job"):
+            row = self._put(job)
+            if row is None or is_own_write(job, rows.from_item(row, {})):
+                return None
+            return rows.from_item(row, self._texts.of_row(row))
+
+    def _put(self, job: Job) -> Item | None:
+        """Put the row unless there is one. Returns that one."""
         now = self._clock.now()
         apart = layout.texts_apart_of_row(job)
-        placeholders = Placeholders()
-        nobodys = expressions.absent_or_expired(placeholders, now // 1000)
-        with calling("register a job"):
-            for item in texts.text_items_of_row(job, apart, now):
-                self._texts.put(item)
-            try:
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=rows.to_item(job, apart),
-                    ConditionExpression=nobodys,
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    **placeholders.arguments(),
-                )
-            except ClientError as failure:
-                there = self._row_that_refused(failure)
-                return None if there.write_id == job.write_id else there
+        for item in texts.text_items_of_row(job, apart, now):
+            self._texts.put(item)
+        arguments = expressions.put_arguments(rows.to_item(job, apart), expired_before_seconds=now // 1000)
+        try:
+            self._client.put_item(TableName=self._table, ReturnValuesOnConditionCheckFailure="ALL_OLD", **arguments)
+        except ClientError as failure:
+            if code_of(failure) != "ConditionalCheckFailedException":
+                raise
+            refusing: Item = failure.response["Item"]
+            return refusing
         return None
-
-    def _row_that_refused(self, failure: ClientError) -> Job:
-        if code_of(failure) != "ConditionalCheckFailedException":
-            raise failure
-        row = failure.response["Item"]
-        return rows.from_item(row, self._texts.of_row(row))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -205,9 +201,16 @@ class DynamoLedger:
             raise
         return Written(apply(change, change.seen))
 
-    def write_many(self, changes: Sequence[Change]) -> list[Written | Refused | None]:
-        """Carry out changes of many jobs. See `ports.Ledger.write_many`."""
-        return self._many.write(changes)
+    def write_many(self, writes: Sequence[Change | Job]) -> list[Written | Refused | None]:
+        """Write the rows of many jobs. See `ports.Ledger.write_many`."""
+        return self._many.write(writes)
+
+    def _write_alone(self, write: Change | Job) -> Written | Refused:
+        if isinstance(write, Change):
+            return self.write(write)
+        with calling("register a job"):
+            row = self._put(write)
+            return Written(write) if row is None else self._judged(write, row)
 
     def write_effects(self, held: Change, effects: Sequence[Effect], *, request_token: str) -> Refused | None:
         """Carry out effects while the row's condition holds. See `ports.Ledger.write_effects`."""
@@ -245,10 +248,10 @@ class DynamoLedger:
         missing = code_of(failure) == "ResourceNotFoundException"
         return (unknown_tables(tables, self._tables) if missing else "") or str(failure)
 
-    def _judged(self, change: Change, row: Item | None) -> Written | Refused:
+    def _judged(self, write: Change | Job, row: Item | None) -> Written | Refused:
         """Our own write, applied before its reply was lost; or somebody else's row."""
         seen = None if row is None else rows.from_item(row, {})
-        if row is not None and is_own_write(change, seen):
+        if row is not None and is_own_write(write, seen):
             return Written(rows.from_item(row, self._texts.of_row(row)))
         return Refused(self._seen(row))
 

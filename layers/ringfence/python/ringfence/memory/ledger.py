@@ -60,9 +60,13 @@ class MemoryLedger:
             written = self._rows[change.job_id] = apply(change, row)
             return Written(written)
 
-    def write_many(self, changes: Sequence[Change]) -> list[Written | Refused | None]:
+    def write_many(self, writes: Sequence[Change | Job]) -> list[Written | Refused | None]:
         """See `ports.Ledger.write_many`."""
-        return [self.write(change) for change in changes]
+        return [self._put(write) if isinstance(write, Job) else self.write(write) for write in writes]
+
+    def _put(self, job: Job) -> Written | Refused:
+        there = self.register(job)
+        return Written(job) if there is None else Refused(there)
 
     def write_effects(self, held: Change, effects: Sequence[Effect], *, request_token: str) -> Refused | None:
         """See `ports.Ledger.write_effects`. A token that was used is remembered: the same request again has no effect."""

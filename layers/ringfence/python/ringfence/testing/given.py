@@ -8,7 +8,7 @@ from typing import Any
 from ringfence import jsontext, transitions
 from ringfence.change import Change, Refused, Written, apply
 from ringfence.ids import RandomIds
-from ringfence.job import Job, State
+from ringfence.job import LINE_MARK, Job, State
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Ledger
 from ringfence.transitions import Owner
@@ -57,6 +57,11 @@ class Given:
         """A job with a due mark."""
         run_at = self.clock.now() + int(in_seconds * 1000)
         return self.queued(state=State.SCHEDULED, run_at=run_at, due_id=self.mark(), **fields)
+
+    def parked_row(self, payload: str = '{"n":1}', **fields: Any) -> Job:
+        """The row of a job that stands in line, in no ledger yet. It is its turn unless ``run_at`` says otherwise."""
+        place = {"run_at": self.clock.now(), "due_id": LINE_MARK + self.mark()}
+        return self.row(payload, **{"state": State.SCHEDULED, **place, **fields})
 
     def running(self, payload: str = '{"n":1}', **fields: Any) -> Job:
         """A job just claimed by its first owner."""

@@ -126,7 +126,7 @@ class LedgerLine:
 
 
 class LedgerManyChanges:
-    """`write_many`: as many `write`s."""
+    """`write_many`: as many `write`s and `register`s."""
 
     def test_each_change_is_decided_for_itself(self, given: Given, ledger: Ledger) -> None:
         jobs = [given.queued() for _ in range(60)]
@@ -169,3 +169,47 @@ class LedgerManyChanges:
         outcomes = ledger.write_many(changes)
         assert outcomes[0] == Refused(None)
         assert isinstance(outcomes[1], Written)
+
+    # --- new rows --------------------------------------------------------------------------------------------------------
+
+    def test_new_rows_are_put_beside_changes_and_each_is_decided_for_itself(
+        self, given: Given, ledger: Ledger, queue: str
+    ) -> None:
+        start = given.clock.now()
+        new = [given.parked_row(queue=queue, run_at=start + place) for place in range(0, 60, 2)]
+        accepted = [given.queued(queue=queue) for _ in range(30)]
+        changes = [parking(given, job, start + 1 + 2 * place) for place, job in enumerate(accepted)]
+        running = given.running()
+        there = replace(running, state=State.SCHEDULED, write_id=given.mark())
+        outcomes = ledger.write_many([*(write for pair in zip(new, changes, strict=True) for write in pair), there])
+        assert outcomes[:-1:2] == [Written(job) for job in new]
+        assert all(isinstance(outcome, Written) for outcome in outcomes[1::2])
+        assert outcomes[-1] == Refused(running)
+        assert [ledger.get(job.job_id) for job in new] == new
+        assert ledger.get(running.job_id) == running
+        in_line = [job.job_id for pair in zip(new, accepted, strict=True) for job in pair]
+        assert [job.job_id for job in ledger.line(queue, 100)] == in_line
+
+    def test_a_row_that_was_put_before_is_our_own_until_somebody_writes_it(self, given: Given, ledger: Ledger) -> None:
+        new = [given.parked_row() for _ in range(3)]
+        ledger.write_many(new)
+        assert ledger.write_many(new) == [Written(job) for job in new]
+        claimed = given.claimed(new[1])
+        assert ledger.write_many(new) == [Written(new[0]), Refused(claimed), Written(new[2])]
+        others = [replace(job, write_id=given.mark(), run_at=(job.run_at or 0) + 1) for job in new]
+        assert ledger.write_many(others) == [Refused(new[0]), Refused(claimed), Refused(new[2])]
+        assert ledger.write_many(others[:1]) == [Refused(new[0])], "alone as together"
+
+    def test_a_new_row_with_a_large_payload_is_put_with_it(self, given: Given, ledger: Ledger) -> None:
+        new = [given.parked_row("[" + "1" * 3_000 + "]"), given.parked_row()]
+        assert ledger.write_many(new) == [Written(job) for job in new]
+        assert [ledger.get(job.job_id) for job in new] == new
+        again = [replace(job, write_id=given.mark()) for job in new]
+        assert ledger.write_many(again) == [Refused(job) for job in new]
+
+    def test_a_new_row_takes_the_place_of_an_expired_one(self, given: Given, ledger: Ledger) -> None:
+        ended = given.succeeded()
+        given.clock.advance(10**7)
+        new = [replace(given.parked_row(), job_id=ended.job_id), given.parked_row()]
+        assert ledger.write_many(new) == [Written(job) for job in new]
+        assert ledger.get(ended.job_id) == new[0]

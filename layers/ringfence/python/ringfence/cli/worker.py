@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ringfence.cli import exit_codes
 from ringfence.cli.duration_option import DURATION
-from ringfence.errors import RingfenceError
+from ringfence.errors import RingfenceError, Unavailable
+
+if TYPE_CHECKING:
+    from ringfence.runtime import Runtime
+    from ringfence.settings import Settings
 
 EXIT_CODES = """Exit codes: 0 it was stopped and every process ended within the grace; 1 a process had to be killed, or the
 configuration is at fault; 2 wrong usage."""
@@ -51,7 +58,7 @@ def shares(weights: dict[str, int], threads: int) -> dict[str, int]:
     "queues",
     type=QueueShare(),
     multiple=True,
-    help="A queue, and its share of the threads. May be repeated; all queues alike if left out.",
+    help="A queue, and its share of the threads, of which it gets one at least. May be repeated; all queues alike if left out.",
 )
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
 @click.option("--threads", type=click.IntRange(1, 1024), default=8, show_default=True, help="Jobs at once in each process.")
@@ -63,11 +70,13 @@ def shares(weights: dict[str, int], threads: int) -> dict[str, int]:
     help="How long running jobs may take to end after a SIGTERM; what has not ended then is handed over.",
 )
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many messages.")
-@click.option("--max-memory", type=click.IntRange(1), metavar="MIB", help="Replace a process that has used so much memory.")
+@click.option(
+    "--max-memory", type=click.IntRange(1), metavar="MIB", help="Replace a process that has had so much memory at once."
+)
 @click.option(
     "--liveness-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Touched about once a second while the process does its rounds: a probe looks at its age.",
+    help="Touched about once a second while every process does its rounds: a probe looks at its age.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 def worker(
@@ -83,23 +92,17 @@ def worker(
     """Run jobs until a SIGTERM or Ctrl-C.
 
     Takes its configuration from the variables that the worker function has (RINGFENCE_QUEUES, RINGFENCE_LEDGER_TABLE,
-    RINGFENCE_APP, …). Needs a shell in which the module of RINGFENCE_APP can be imported.
+    RINGFENCE_APP, …), and the module of RINGFENCE_APP from the folder where it is started, or from wherever Python finds it.
     """
-    from ringfence.app_import import load_app
-    from ringfence.process.supervisor import Supervisor
+    from ringfence.process.supervisor import Supervisor, fork
     from ringfence.settings import Settings
 
     try:
         settings = Settings.from_environment(os.environ)
-        weights = dict(queues) or dict.fromkeys(settings.queues, 1)
-        if unknown := sorted(weights.keys() - settings.queues.keys()):
-            raise click.UsageError(
-                f"RINGFENCE_QUEUES names no {', '.join(unknown)}; it has {', '.join(sorted(settings.queues))}"
-            )
-        load_app(settings.app)
     except RingfenceError as fault:
         raise click.ClickException(str(fault)) from None
-    threads_of = shares(weights, threads)
+    threads_of = shares(_weights(queues, settings.queues), threads)
+    sys.path.insert(0, os.getcwd())
 
     def tell(event: str, pid: int, detail: str) -> None:
         if as_json:
@@ -107,16 +110,50 @@ def worker(
         else:
             click.echo(f"process {pid} {event}{f' ({detail})' if detail else ''}", err=True)
 
-    def child() -> int:
+    def child(touched: Path | None) -> int:
         from ringfence.process.child import Child, Limits
-        from ringfence.runtime import Runtime
 
+        runtime = _load(settings)
+        if runtime is None:
+            return exit_codes.FAILED
         limits = Limits(
             grace_seconds=grace,
             max_jobs=max_jobs,
             max_memory_bytes=None if max_memory is None else max_memory * 2**20,
-            liveness_file=liveness_file,
+            liveness_file=touched,
         )
-        return Child(Runtime(settings), threads_of, limits).run()
+        return Child(runtime, threads_of, limits).run()
 
-    sys.exit(Supervisor(child, processes, grace, tell).run())
+    # In a process that ends then, for a fork would share what the app's modules set up when they are imported: connections,
+    # locks, and threads that are not there any more.
+    _, status = os.waitpid(fork(lambda: exit_codes.FAILED if _load(settings) is None else exit_codes.OK), 0)
+    if status:
+        sys.exit(exit_codes.FAILED)
+    sys.exit(Supervisor(child, processes, grace, tell, liveness_file).run())
+
+
+def _weights(queues: Sequence[tuple[str, int]], known: Collection[str]) -> dict[str, int]:
+    weights = dict(queues) or dict.fromkeys(known, 1)
+    if len(queues) > len(weights):
+        raise click.UsageError(f"a queue is named twice: {', '.join(name for name, _ in queues)}")
+    if unknown := sorted(weights.keys() - set(known)):
+        raise click.UsageError(f"RINGFENCE_QUEUES names no {', '.join(unknown)}; it has {', '.join(sorted(known)) or 'none'}")
+    if not weights:
+        raise click.UsageError("RINGFENCE_QUEUES names no queue")
+    return weights
+
+
+def _load(settings: Settings) -> Runtime | None:
+    """All that a process needs before its first job, here and not in its threads; or None, the fault told."""
+    from ringfence.runtime import Runtime
+
+    runtime = Runtime(settings)
+    try:
+        _ = runtime.worker, runtime.queues
+    except Unavailable as fault:
+        # SQS may not have told where a queue is: that is asked again in time.
+        click.echo(f"Warning: {fault}", err=True)
+    except RingfenceError as fault:
+        click.echo(f"Error: {fault}", err=True)
+        return None
+    return runtime

@@ -5,82 +5,137 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import FrameType
 
 from ringfence.local.tether import tether
+from ringfence.process.liveness import Liveness
 
 SOON_SECONDS = 5.0
-"""A process that ends sooner than this after its start is replaced after a pause, or a broken deployment would spin."""
+"""After a process that ends sooner than this after its start there is a pause, or a broken deployment would spin."""
 
 PAUSE_SECONDS = 1.0
 MARGIN_SECONDS = 2.0
 """After the grace, processes get so much more to exit before they are killed: their jobs come back when their leases end."""
+
+LOOK_SECONDS = 0.05
+
+FAILED = 70
+"""The exit code of a process whose code raised: EX_SOFTWARE of ``sysexits.h``."""
+
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def fork(run: Callable[[], int]) -> int:
+    """Start a process that runs this, exits with what it returns, and outlives its parent in no case. Returns its id.
+
+    SIGTERM ends it at once, until ``run`` says otherwise. What a terminal sends to all of them, Ctrl-C and a hang-up, is for
+    the parent to decide.
+    """
+    parent = os.getpid()
+    # Held back until the child has let go of its parent's handlers: one of those would swallow the SIGTERM that is the child's.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _be_child(parent, run, before)
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _be_child(parent: int, run: Callable[[], int], mask: Iterable[int]) -> None:
+    code = FAILED
+    try:
+        tether(parent)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        code = run()
+    except BaseException:  # noqa: BLE001 - it is told, and the process ends here whatever it was
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 class Supervisor:
     """Keeps ``processes`` children alive, each running ``child`` and exiting with what it returns.
 
     ``tell`` gets ``(event, pid, detail)`` for every start and end. No child outlives its supervisor, even one that is killed:
-    nobody would replace or stop it.
+    nobody would replace or stop it. With a ``liveness_file``, each child is given a file to touch at least every
+    `liveness.LIVE_SECONDS`, and the file itself is touched while all of them do.
     """
 
     def __init__(
-        self, child: Callable[[], int], processes: int, grace_seconds: float, tell: Callable[[str, int, str], None]
+        self,
+        child: Callable[[Path | None], int],
+        processes: int,
+        grace_seconds: float,
+        tell: Callable[[str, int, str], None],
+        liveness_file: Path | None = None,
     ) -> None:
-        self._child, self._processes, self._grace_seconds, self._tell = child, processes, grace_seconds, tell
-        self._started: dict[int, float] = {}
+        self._child, self._grace_seconds, self._tell = child, grace_seconds, tell
+        self._free = list(range(processes))
+        """Places without a process."""
+        self._running: dict[int, tuple[int, float]] = {}
+        """Process id → its place, and when it was started."""
+        self._start_from = 0.0
+        self._liveness = None if liveness_file is None else Liveness(liveness_file)
         self._stopping_since: float | None = None
 
     def run(self) -> int:
-        """Until a SIGTERM or SIGINT. Returns 0 if every child then ended by itself within the grace, else 1."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        while self._stopping_since is None:
-            while len(self._started) < self._processes and self._stopping_since is None:
-                self._fork()
-            self._reap()
-            time.sleep(0.05)
-        return self._stop()
+        """Until a SIGTERM, a SIGINT or a hang-up. Returns 0 if every child then ended by itself within the grace, else 1."""
+        for number in _STOPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # it is, under nohup
+                signal.signal(number, self._on_signal)
+        try:
+            while self._stopping_since is None:
+                self._start_missing()
+                self._look()
+            return self._stop(self._stopping_since)
+        finally:
+            if self._liveness is not None:
+                self._liveness.close()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
 
-    def _fork(self) -> None:
-        supervisor = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            code = 70
-            try:
-                tether(supervisor)
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, signal.SIG_DFL)
-                code = self._child()
-            finally:
-                os._exit(code)
-        self._started[pid] = time.monotonic()
-        self._tell("started", pid, "")
+    def _start_missing(self) -> None:
+        while self._free and self._stopping_since is None and time.monotonic() >= self._start_from:
+            place = self._free.pop()
+            file = None if self._liveness is None else self._liveness.expect(place)
+            pid = fork(lambda: self._child(file))  # noqa: B023 - it is called before this returns, in the other process
+            self._running[pid] = place, time.monotonic()
+            self._tell("started", pid, "")
+
+    def _look(self) -> None:
+        self._reap()
+        if self._liveness is not None:
+            self._liveness.look([place for place, _ in self._running.values()])
+        time.sleep(LOOK_SECONDS)
 
     def _reap(self) -> None:
-        for pid in list(self._started):
+        for pid in list(self._running):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                lived = time.monotonic() - self._started.pop(pid)
+                place, started = self._running.pop(pid)
+                self._free.append(place)
                 code = os.waitstatus_to_exitcode(status)
                 self._tell("ended", pid, f"exit code {code}" if code >= 0 else f"signal {-code}")
-                if lived < SOON_SECONDS and self._stopping_since is None:
-                    time.sleep(PAUSE_SECONDS)
+                if time.monotonic() - started < SOON_SECONDS:
+                    self._start_from = time.monotonic() + PAUSE_SECONDS
 
-    def _stop(self) -> int:
-        assert self._stopping_since is not None
-        for pid in self._started:
+    def _stop(self, since: float) -> int:
+        for pid in self._running:
             os.kill(pid, signal.SIGTERM)
-        deadline = self._stopping_since + self._grace_seconds + MARGIN_SECONDS
-        while self._started and time.monotonic() < deadline:
-            self._reap()
-            time.sleep(0.02)
-        late = list(self._started)
+        deadline = since + self._grace_seconds + MARGIN_SECONDS
+        while self._running and time.monotonic() < deadline:
+            self._look()
+        late = list(self._running)
         for pid in late:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

@@ -33,7 +33,8 @@ class Process:
         self.events: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._process = subprocess.Popen(
             [RINGFENCE, "worker", "--json", *options],
-            env={**os.environ, **environment, "PYTHONPATH": str(ROOT / "functions/worker")},
+            env={**os.environ, **environment},
+            cwd=ROOT / "functions/worker",
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -129,7 +130,7 @@ def test_an_unknown_queue_is_a_usage_error_that_names_the_known_ones(redis_dev: 
     _, environment = redis_dev
     done = subprocess.run(
         [RINGFENCE, "worker", "-q", "nope"],
-        env={**os.environ, **environment, "PYTHONPATH": str(ROOT / "functions/worker")},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=60,

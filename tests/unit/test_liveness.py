@@ -75,6 +75,7 @@ def test_the_file_of_a_process_that_died_does_not_count_for_its_successor(watche
     watched.touch(0, 1)
     watched.is_fresh(0, 1)
     watched.liveness.expect(1)
+    watched.is_fresh(0, 1)
     watched.now += LIVE_SECONDS + 1
     watched.touch(0)
     assert watched.is_fresh(0, 1), "it is still starting"

@@ -1,6 +1,7 @@
 """Accepting work.
 
 Register the row, append to the log, answer: the append is the acceptance, and nothing is accepted that could still be lost.
+A job with the guarantee at-least-once has no row: the log and its ticket carry it, and the ledger is not asked.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from ringfence import jsontext, transitions
 from ringfence.errors import Unavailable
 from ringfence.ids import derived_job_id
-from ringfence.job import Job, Millis, State
+from ringfence.job import Guarantee, Job, Millis, State
 from ringfence.ports import Log, LogEntry, Queue, Services
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
@@ -25,7 +26,8 @@ SDK has sent it again, would put a finished job back to its beginning."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One job as a client asks for it. ``payload`` is JSON text; ``run_at`` and ``delay_seconds`` exclude each other."""
+    """One job as a client asks for it. ``payload`` is JSON text; ``run_at`` and ``delay_seconds`` exclude each other, and so do
+    an idempotency key and the guarantee at-least-once."""
 
     name: str
     payload: str
@@ -36,6 +38,7 @@ class Submission:
     max_attempts: int = 5
     ordering_key: str | None = None
     traceparent: str | None = None
+    guarantee: Guarantee = Guarantee.ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class Accepted:
     """The job will run. ``repeated``: an earlier request with this idempotency key had asked for it already."""
 
     job: Job
+    """Its row; for the guarantee at-least-once, what its row would be."""
     repeated: bool = False
+    guarantee: Guarantee = Guarantee.ONCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +63,9 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
-    """A row that is in the ledger (or, ``registered: false``, that the relay shall put there) and still has to be appended."""
+class _ToAppend:
+    """A job that still has to be appended. Its row is in the ledger, unless its record says ``registered: false``: then the
+    relay shall put it there, or it is to have none."""
 
     record: JobRecord
     job: Job
@@ -91,14 +97,13 @@ class Acceptance:
                 candidates[index] = submission, self._record(tenant, submission, now)
             else:
                 answers[index] = refusal
-        registered = self._register(candidates)
-        answers_to_append: dict[int, _Registered] = {}
-        for index, outcome in registered.items():
-            if isinstance(outcome, _Registered):
-                answers_to_append[index] = outcome
+        to_append: dict[int, _ToAppend] = {}
+        for index, outcome in self._register(candidates).items():
+            if isinstance(outcome, _ToAppend):
+                to_append[index] = outcome
             else:
                 answers[index] = outcome
-        for index, outcome in self._append(answers_to_append).items():
+        for index, outcome in self._append(to_append).items():
             answers[index] = outcome
         return [self._told(answer) for answer in answers if answer is not None]
 
@@ -117,6 +122,12 @@ class Acceptance:
             detail = f"at most {MAX_AHEAD_SECONDS // 86_400} days ahead"
             pointer = "/run_at" if submission.delay_seconds is None else "/delay_seconds"
             return Refusal(status=422, kind="too-far-ahead", detail=detail, pointer=pointer)
+        if submission.guarantee is Guarantee.AT_LEAST_ONCE and submission.idempotency_key is not None:
+            detail = (
+                "an idempotency key is kept in the job's row, and one with the guarantee at-least-once has none: leave out "
+            )
+            detail += "the key, or submit it with the guarantee once"
+            return Refusal(status=422, kind="idempotency-key-needs-row", detail=detail, pointer="/idempotency_key")
         return None
 
     def _record(self, tenant: str, submission: Submission, now: Millis) -> JobRecord:
@@ -131,43 +142,51 @@ class Acceptance:
             created_at=now,
             max_attempts=submission.max_attempts,
             run_at=_run_at(submission, now),
+            registered=submission.guarantee is Guarantee.ONCE,
             traceparent=submission.traceparent,
+            guarantee=submission.guarantee,
         )
 
-    def _register(self, candidates: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _Registered | Accepted | Refusal]:
-        if len(candidates) < 2:
-            return {index: self._register_one(*pair) for index, pair in candidates.items()}
-        with ThreadPoolExecutor(min(len(candidates), REGISTERED_AT_ONCE)) as pool:
-            outcomes = pool.map(lambda pair: self._register_one(*pair), candidates.values())
-            return dict(zip(candidates, outcomes, strict=True))
+    def _register(self, candidates: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _ToAppend | Accepted | Refusal]:
+        """What became of each, in the order of the request, for it is appended in that."""
+        with_rows = {index: pair for index, pair in candidates.items() if pair[1].guarantee is Guarantee.ONCE}
+        outcomes = self._register_all(with_rows)
+        return {index: outcomes[index] if index in outcomes else _without_row(*pair) for index, pair in candidates.items()}
 
-    def _register_one(self, submission: Submission, record: JobRecord) -> _Registered | Accepted | Refusal:
+    def _register_all(self, with_rows: Mapping[int, tuple[Submission, JobRecord]]) -> dict[int, _ToAppend | Accepted | Refusal]:
+        if len(with_rows) < 2:
+            return {index: self._register_one(*pair) for index, pair in with_rows.items()}
+        with ThreadPoolExecutor(min(len(with_rows), REGISTERED_AT_ONCE)) as pool:
+            outcomes = pool.map(lambda pair: self._register_one(*pair), with_rows.values())
+            return dict(zip(with_rows, outcomes, strict=True))
+
+    def _register_one(self, submission: Submission, record: JobRecord) -> _ToAppend | Accepted | Refusal:
         job, keyed = self._new_job(record), submission.idempotency_key is not None
         try:
             there = self._ledger.register(job)
         except Unavailable as fault:
             if keyed:
                 return _unavailable("the ledger is busy; nothing was accepted", fault.retry_after_seconds)
-            return _Registered(_unregistered(record), job, False, submission.ordering_key, keyed)
+            return _ToAppend(_unregistered(record), job, False, submission.ordering_key, keyed)
         if there is None:
-            return _Registered(record, job, False, submission.ordering_key, keyed)
+            return _ToAppend(record, job, False, submission.ordering_key, keyed)
         if not _same_request(there, record):
             detail = "this idempotency key was used for another job: its name, queue or payload differs"
             return Refusal(status=422, kind="idempotency-key-reused", detail=detail, pointer="/idempotency_key")
         if there.state is State.QUEUED and there.token == 0:
             # The first request may have died between register and append; only a second append makes its promise true.
-            return _Registered(_record_of(there), there, True, submission.ordering_key, keyed)
+            return _ToAppend(_record_of(there), there, True, submission.ordering_key, keyed)
         return Accepted(there, repeated=True)
 
     def _new_job(self, record: JobRecord) -> Job:
         return transitions.accept(record, write_id=self._ids.mark(), due_id=self._ids.mark())
 
-    def _append(self, registered: Mapping[int, _Registered]) -> dict[int, Accepted | Refusal]:
-        by_key: dict[str | None, list[tuple[int, _Registered]]] = {}
+    def _append(self, registered: Mapping[int, _ToAppend]) -> dict[int, Accepted | Refusal]:
+        by_key: dict[str | None, list[tuple[int, _ToAppend]]] = {}
         for index, entry in registered.items():
             by_key.setdefault(entry.ordering_key, []).append((index, entry))
         entries: list[LogEntry] = []
-        rides: list[list[tuple[int, _Registered]]] = []
+        rides: list[list[tuple[int, _ToAppend]]] = []
         for ordering_key, group in by_key.items():
             position = 0
             for data, packed in encode_records([entry.record for _, entry in group]):
@@ -180,17 +199,19 @@ class Acceptance:
         for sequence, ride in zip(sequences, rides, strict=True):
             for index, entry in ride:
                 if sequence is not None:
-                    outcomes[index] = Accepted(entry.job, entry.repeated)
+                    outcomes[index] = Accepted(entry.job, entry.repeated, entry.record.guarantee)
                 else:
                     outcomes[index] = self._withdraw(entry)
         return outcomes
 
-    def _withdraw(self, entry: _Registered) -> Refusal:
+    def _withdraw(self, entry: _ToAppend) -> Refusal:
         """A keyless job that was refused must not run later by way of its row, which may be there even if nobody was told so;
-        a keyed one is finished by its repeat."""
+        a keyed one is finished by its repeat. One without a row cannot be called back, should the log have it all the same."""
         self._telemetry.event("append_failed", job_id=entry.job.job_id, queue=entry.job.queue)
         if entry.keyed:
             return _unavailable("the log is busy; the job may have been accepted: repeat the request with its key", 1.0)
+        if entry.record.guarantee is Guarantee.AT_LEAST_ONCE:
+            return _unavailable("the log is busy; the job may have been accepted: sent again, it may run twice", 1.0)
         now = self._clock.now()
         expires_at = transitions.expiry(entry.job, now, self._services.retention_seconds)
         change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=now, expires_at=expires_at)
@@ -205,6 +226,11 @@ class Acceptance:
             name = "job_repeated" if answer.repeated else "job_accepted"
             self._telemetry.event(name, job_id=answer.job.job_id, queue=answer.job.queue, job_name=answer.job.name)
         return answer
+
+
+def _without_row(submission: Submission, record: JobRecord) -> _ToAppend:
+    job = transitions.accept(record, write_id="", due_id="")
+    return _ToAppend(record, job, repeated=False, ordering_key=submission.ordering_key, keyed=False)
 
 
 def _run_at(submission: Submission, now: Millis) -> Millis | None:

@@ -15,6 +15,9 @@ from ringfence.wire import MAX_PAYLOAD_BYTES
 MAX_SET_ASIDE = 100
 """Items of the quarantine in one answer, and of these a tenant's own are picked out: one batch of reads."""
 
+NO_SUCH_JOB = "there is no such job; one submitted at-least-once has no page unless it had to wait or is dead"
+"""Of an id that nobody was given, of another tenant's, and of one that may be running: the ledger cannot tell them apart."""
+
 LOOKS = 10
 """How often a cancel or redrive looks again at a row that changed under it."""
 
@@ -37,7 +40,7 @@ class Gateway:
         """The job. An unknown one and another tenant's are the same `Rejected` (404)."""
         job = self._ledger.get(job_id)
         if job is None or job.tenant != tenant:
-            raise Rejected("there is no such job", kind="not-found", status=404)
+            raise Rejected(NO_SUCH_JOB, kind="not-found", status=404)
         return job
 
     def list_jobs(

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ringfence.acceptance import Accepted, Refusal
 from ringfence.errors import Rejected
+from ringfence.gateway import NO_SUCH_JOB
 from ringfence.http import documents, entity_tag, submissions, waiting
 from ringfence.http.reply import Reply, json_reply, problem_of_refusal, refusal_reply
 from ringfence.http.route import Visit
@@ -112,4 +113,4 @@ def _entry(index: int, outcome: Accepted | Refusal) -> documents.EntryDocument:
 def _require_job_id(job_id: str) -> None:
     """What cannot be an id is not looked up; the answer is that for an unknown job, or another tenant's."""
     if _JOB_ID.fullmatch(job_id) is None:
-        raise Rejected("there is no such job", kind="not-found", status=404)
+        raise Rejected(NO_SUCH_JOB, kind="not-found", status=404)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ringfence.gateway import NO_SUCH_JOB
 from ringfence.http.reply import JSON, PROBLEM_JSON, Problem, problem
 from ringfence.http.route import Route
 
@@ -24,7 +25,7 @@ _EXAMPLES = {
     400: ("not-json", "not JSON: Expecting value: line 1 column 1 (char 0)", None),
     401: ("unauthenticated", "an API key is needed: Authorization: Bearer rf_…", None),
     403: ("forbidden", "this API key may not submit", None),
-    404: ("not-found", "there is no such job", None),
+    404: ("not-found", NO_SUCH_JOB, None),
     409: ("not-dead", "the job is running, not dead", None),
     413: ("payload-too-large", "the payload has 40000 bytes; at most 32768 are taken", "/payload"),
     422: ("invalid-request", "Expected `str`, got `int`", "/jobs/3/name"),

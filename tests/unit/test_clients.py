@@ -14,6 +14,7 @@ import boto3
 import pytest
 
 from ringfence.aws import clients
+from ringfence.settings import Misconfigured
 
 SERVICES = ("sqs", "kinesis", "dynamodb", "s3")
 
@@ -104,6 +105,19 @@ def test_a_call_cannot_outlast_a_lease(service: str) -> None:
 
 def test_a_long_poll_has_longer_than_sqs_takes_to_answer() -> None:
     assert clients.client("sqs", long_poll=True).meta.config.read_timeout >= clients.LONG_POLL_SECONDS + 5
+
+
+def test_the_region_may_be_named_as_lambda_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert clients.client("sqs").meta.region_name == "eu-north-1"
+
+
+def test_without_a_region_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    with pytest.raises(Misconfigured, match="AWS_REGION"):
+        clients.client("sqs")
 
 
 def test_the_endpoint_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import NoRegionError
+
+from ringfence.settings import Misconfigured
 
 LONG_POLL_SECONDS = 20
 """The longest wait of ReceiveMessage.
@@ -61,12 +64,17 @@ class _Clients:
         if _localstack_is_meant(service):
             return _localstack_client(service, config)
         if self._session is None:
-            self._session = boto3.session.Session()
-        return self._session.client(service, config=config)
+            # boto3 by itself knows only the first; Lambda sets both, and others may set the second.
+            region = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
+            self._session = boto3.session.Session(region_name=region)
+        try:
+            return self._session.client(service, config=config)
+        except NoRegionError:
+            raise Misconfigured("no region is named: set AWS_REGION") from None
 
 
 def client(service: str, *, long_poll: bool = False) -> Any:
-    """The process's client of an AWS service (``"sqs"``, ``"dynamodb"``, …).
+    """The process's client of an AWS service (``"sqs"``, ``"dynamodb"``, …). Raises `Misconfigured` where no region is named.
 
     ``long_poll`` gives one whose read timeout leaves room for `LONG_POLL_SECONDS` of waiting. ``AWS_ENDPOINT_URL`` is boto3's
     own business; with ``LOCALSTACK_HOST`` and without an endpoint, localstack-client's defaults apply.

@@ -1,0 +1,52 @@
+"""What ``ringfence worker`` refuses before it starts a process. At work it is in integration/test_worker_process.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ringfence.cli.worker import worker
+
+RINGFENCE = Path(sys.executable).parent / "ringfence"
+ENVIRONMENT = {
+    "RINGFENCE_LEDGER_TABLE": "ledger",
+    "RINGFENCE_STREAM": "log",
+    "RINGFENCE_QUEUES": '{"default": "redis://127.0.0.1:1/q"}',
+    "RINGFENCE_APP": "jobs:app",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "queues", "told"),
+    [
+        (["-q", "default:1", "-q", "default:2"], None, "named twice"),
+        (["-q", "nope"], None, "names no nope; it has default"),
+        ([], "", "names no queue"),
+    ],
+)
+def test_queues_that_cannot_be_meant_are_wrong_usage(options: list[str], queues: str | None, told: str) -> None:
+    environment = ENVIRONMENT if queues is None else {**ENVIRONMENT, "RINGFENCE_QUEUES": queues}
+    ended = CliRunner().invoke(worker, options, env=environment)
+    assert ended.exit_code == 2
+    assert told in ended.output
+
+
+def test_jobs_that_cannot_be_imported_are_told_once_and_start_nothing(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text("app = 1 / 0\n")
+    ended = subprocess.run(
+        [RINGFENCE, "worker", "--processes", "3"],
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        f"Error: RINGFENCE_APP=jobs:app cannot be imported: {tmp_path}/jobs.py:1: ZeroDivisionError: division by zero"
+    ]

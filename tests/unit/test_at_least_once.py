@@ -8,6 +8,7 @@ import pytest
 
 from ringfence import App, Context
 from ringfence.acceptance import Accepted, Refusal, Submission
+from ringfence.aws.sqs_batches import MAX_REQUEST_BYTES
 from ringfence.errors import Rejected
 from ringfence.job import Guarantee, Job, State
 from ringfence.memory.clock import ManualClock
@@ -218,20 +219,25 @@ def test_a_job_for_a_queue_that_is_gone_is_dead_with_the_reason_and_its_payload(
     assert (row.state, row.error, row.payload) == (State.DEAD, "there is no queue 'priority'", '{"n":7}')
 
 
-def test_a_payload_that_no_queue_would_take_rests_in_the_quarantine_and_does_not_hold_the_shard() -> None:
-    here = System()
-    record = JobRecord(
+def foreign(here: System, payload: str) -> JobRecord:
+    """A record that no gateway would have written."""
+    return JobRecord(
         job_id="large",
-        tenant="default",
+        tenant="😀" * 512,
         queue="default",
-        name="note",
-        payload='"' + "😀" * (MAX_PAYLOAD_BYTES - 2) + '"',
+        name="n" * 128,
+        payload=payload,
         payload_sha256="0" * 64,
         created_at=here.clock.now(),
         max_attempts=5,
         registered=False,
         guarantee=Guarantee.AT_LEAST_ONCE,
     )
+
+
+def test_a_payload_that_no_queue_would_take_rests_in_the_quarantine_and_does_not_hold_the_shard() -> None:
+    here = System()
+    record = foreign(here, '"' + "😀" * (MAX_PAYLOAD_BYTES - 2) + '"')
     ((data, _),) = encode_records([record])
     here.memory_log.append([LogEntry(data, "k")])
     job_ids = here.submitted(3)
@@ -240,6 +246,16 @@ def test_a_payload_that_no_queue_would_take_rests_in_the_quarantine_and_does_not
     (kept,) = here.quarantine.items()
     assert kept.job_id == "large"
     assert f"at most {MAX_PAYLOAD_BYTES}" in kept.reason
+
+
+def test_a_record_of_strange_characters_still_fits_a_message() -> None:
+    here = System()
+    record = foreign(here, '"' + "\0" * (MAX_PAYLOAD_BYTES - 2) + '"')
+    ((data, _),) = encode_records([record])
+    here.memory_log.append([LogEntry(data, "k")])
+    assert here.run_relay() is None
+    (ticket,) = here.tickets()
+    assert 128 * 1024 < len(encode_ticket(ticket)) < MAX_REQUEST_BYTES
 
 
 @pytest.mark.parametrize("filler", ["a", "😀", "é", "\n", '\\"', "\x7f", "\\u0001"])

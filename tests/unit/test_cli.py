@@ -102,6 +102,19 @@ def test_every_option_reaches_the_job(shell: Shell) -> None:
     assert lines_of_json(repeated)[0]["repeated"] is True
 
 
+def test_a_job_without_a_row_is_submitted_and_a_question_for_it_answered_honestly(shell: Shell) -> None:
+    [document] = lines_of_json(shell("submit", "double", "--guarantee", "at-least-once", "--json"))
+    assert (document["state"], document["guarantee"]) == ("queued", "at-least-once")
+    assert not shell.api.system.memory_ledger.all_jobs()
+    for command in ("status", "wait", "cancel"):
+        result = shell(command, document["job_id"])
+        assert result.exit_code == 1
+        assert "submitted at-least-once can be asked for only if" in result.stderr
+    many = shell("submit", "double", "--guarantee", "at-least-once", "--many", "-", "--json", stdin='{"n": 1}\n{"n": 2}\n')
+    assert [line["guarantee"] for line in lines_of_json(many)] == ["at-least-once"] * 2
+    assert not shell.api.system.memory_ledger.all_jobs()
+
+
 def test_a_payload_comes_from_a_file_or_standard_input_in_its_own_text(shell: Shell, tmp_path: Path) -> None:
     text = '{"n": 1.10, "big": 9007199254740993}'
     file = tmp_path / "payload.json"
@@ -119,6 +132,8 @@ def test_a_payload_comes_from_a_file_or_standard_input_in_its_own_text(shell: Sh
         ("--delay", "soon"),
         ("--max-attempts", "0"),
         ("--payload", "{}", "--many", "-"),
+        ("--guarantee", "exactly-once"),
+        ("--guarantee", "at-least-once", "--key", "k"),
         ("--no-such-option",),
         ("--url", "nowhere"),
     ],
@@ -293,6 +308,9 @@ def test_rows_have_headings_where_somebody_looks(shell: Shell, looking: None) ->
 def test_a_submitted_job_says_how_to_follow_it(shell: Shell, looking: None) -> None:
     result = shell("submit", "double")
     assert result.stderr.strip() == f"follow with: ringfence wait {result.stdout.strip()}"
+    result = shell("submit", "double", "--guarantee", "at-least-once")
+    assert "follow" not in result.stderr
+    assert "cannot be asked for" in result.stderr
 
 
 def test_output_that_nobody_reads_ends_the_command_quietly(shell: Shell) -> None:

@@ -15,7 +15,7 @@ import pytest
 from ringfence import App, Context, Dead
 from ringfence.client import Client, JobRequest, RawJson, Submitted
 from ringfence.errors import NotFound, Rejected, StillRunning, Unavailable
-from ringfence.job import State
+from ringfence.job import Guarantee, State
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.memory_api import Event, MemoryApi, served
 from ringfence.testing.system import MemorySystem
@@ -97,6 +97,45 @@ def test_every_option_reaches_the_job(front: Front, client: Client) -> None:
     job = front.api.system.job(submitted.job_id)
     assert (job.queue, job.max_attempts, job.run_at) == ("priority", 9, 1_700_010_123_456)
     assert client.submit("double", queue="priority", idempotency_key="k").repeated
+
+
+def test_a_job_without_a_row_is_sent_without_a_key(front: Front, client: Client) -> None:
+    submitted = client.submit("double", {"n": 1}, guarantee="at-least-once")
+    assert (submitted.guarantee, submitted.idempotency_key) == (Guarantee.AT_LEAST_ONCE, None)
+    many = [JobRequest(name="double", payload={"n": 1}, guarantee=guarantee) for guarantee in Guarantee]
+    once, light = client.submit_many(many)
+    assert isinstance(once, Submitted)
+    assert isinstance(light, Submitted)
+    assert (once.guarantee, light.guarantee, light.idempotency_key) == (Guarantee.ONCE, Guarantee.AT_LEAST_ONCE, None)
+    assert client.get(once.job_id).state is State.QUEUED
+    for job_id in (submitted.job_id, light.job_id):
+        with pytest.raises(NotFound, match="at-least-once"):
+            client.wait(job_id)
+
+
+def test_a_retry_may_submit_a_job_without_a_row_twice(front: Front, client: Client) -> None:
+    """Which is what at least once says."""
+    answer = front.api.answer
+
+    def answer_lost(event: Event) -> Event:
+        front.api.answer = answer  # type: ignore[method-assign]
+        answer(event)
+        return refusing(503)
+
+    front.api.answer = answer_lost  # type: ignore[method-assign]
+    client.submit("double", {"n": 1}, guarantee=Guarantee.AT_LEAST_ONCE)
+    front.api.system.run_relay()
+    assert front.api.system.memory_queues["default"].depth().ready == 2
+
+
+def test_a_key_for_a_job_without_a_row_is_refused_and_an_unknown_guarantee_never_leaves(front: Front, client: Client) -> None:
+    with pytest.raises(Rejected, match="guarantee once") as refusal:
+        client.submit("double", guarantee="at-least-once", idempotency_key="k")
+    assert (refusal.value.status, refusal.value.kind) == (422, "idempotency-key-needs-row")
+    front.requests.clear()
+    with pytest.raises(ValueError, match="exactly-once"):
+        client.submit("double", guarantee="exactly-once")
+    assert not front.requests
 
 
 def test_raw_json_travels_in_its_own_text(front: Front, client: Client) -> None:

@@ -162,6 +162,52 @@ def test_c02_a_key_means_one_request_for_good(api: MemoryApi) -> None:
         assert repeated.document["repeated"] is True
 
 
+# --- at least once ---------------------------------------------------------------------------------------------------
+
+
+LIGHT = {"name": "a", "guarantee": "at-least-once"}
+
+
+def test_a_job_without_a_row_is_accepted_without_a_page_to_look_at(api: MemoryApi) -> None:
+    answer = submit(api, {**LIGHT, "payload": [1.0]})
+    assert answer.status == 202
+    assert "location" not in answer.headers
+    assert (answer.document["state"], answer.document["guarantee"]) == ("queued", "at-least-once")
+    assert answer.document["payload_sha256"] == sha256("[1.0]")
+    assert not api.system.ledger.list_jobs("default", ["default"]).jobs
+    job_id = answer.document["job_id"]
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/redrive")):
+        refused = api.request(method, f"/v1/jobs/{job_id}{path}", key=api.key())
+        assert (refused.status, refused.kind) == (404, "not-found")
+        assert "at-least-once" in refused.document["detail"]
+
+
+def test_the_guarantee_that_is_not_named_is_once_and_is_told(api: MemoryApi) -> None:
+    for body in ({"name": "a"}, {"name": "a", "guarantee": "once"}):
+        answer = submit(api, body)
+        assert answer.document["guarantee"] == "once"
+        assert api.request("GET", answer.headers["location"], key=api.key()).status == 200
+
+
+def test_a_key_in_the_header_or_the_body_is_refused_for_a_job_without_a_row(api: MemoryApi) -> None:
+    for answer in (submit(api, LIGHT, idempotency_key="k"), submit(api, {**LIGHT, "idempotency_key": "k"})):
+        assert (answer.status, answer.kind) == (422, "idempotency-key-needs-row")
+        assert answer.document["pointer"] == "/idempotency_key"
+        assert "guarantee once" in answer.document["detail"]
+    assert nothing_was_accepted(api)
+
+
+def test_jobs_of_both_guarantees_may_be_submitted_together(api: MemoryApi) -> None:
+    answer = submit(api, {"jobs": [LIGHT, {"name": "a", "idempotency_key": "k"}, LIGHT]})
+    assert answer.status == 202
+    assert [entry["guarantee"] for entry in answer.document["jobs"]] == ["at-least-once", "once", "at-least-once"]
+    answer = submit(api, {"jobs": [LIGHT, {**LIGHT, "idempotency_key": "k"}, {"name": "a"}]})
+    assert answer.status == 207
+    assert [entry["status"] for entry in answer.document["jobs"]] == [202, 422, 202]
+    assert answer.document["jobs"][1]["problem"]["pointer"] == "/jobs/1/idempotency_key"
+    assert "guarantee" not in answer.document["jobs"][1]
+
+
 # --- hostile and malformed bodies ------------------------------------------------------------------------------------
 
 
@@ -263,6 +309,8 @@ def test_c03_the_depth_limit_is_the_payloads_own(api: MemoryApi, depth: int, man
         ({"name": "a", "idempotency_key": " "}, "/idempotency_key"),
         ({"name": "a", "idempotency_key": "k\n"}, "/idempotency_key"),
         ({"name": "a", "ordering_key": ""}, "/ordering_key"),
+        ({"name": "a", "guarantee": "exactly-once"}, "/guarantee"),
+        ({"name": "a", "guarantee": None}, "/guarantee"),
     ],
     ids=lambda value: json.dumps(value)[:40],
 )

@@ -15,7 +15,7 @@ from ringfence.wire import MAX_PAYLOAD_BYTES
 MAX_SET_ASIDE = 100
 """Items of the quarantine in one answer, and of these a tenant's own are picked out: one batch of reads."""
 
-NO_SUCH_JOB = "there is no such job; one submitted at-least-once has no page unless it had to wait or is dead"
+NO_SUCH_JOB = "there is no such job; one submitted at-least-once can be asked for only if it had to wait long or is dead"
 """Of an id that nobody was given, of another tenant's, and of one that may be running: the ledger cannot tell them apart."""
 
 LOOKS = 10

@@ -14,9 +14,10 @@ from ringfence.cli.output import Output, error_document
 from ringfence.cli.payloads import checked, payload_option
 from ringfence.cli.program import program
 from ringfence.errors import RingfenceError, Unavailable
+from ringfence.job import Guarantee
 
 if TYPE_CHECKING:
-    from ringfence.client import Client, JobRequest
+    from ringfence.client import Client, JobRequest, Submitted
     from ringfence.client.batches import Outcome
 
 REFUSALS_SHOWN = 20
@@ -31,6 +32,13 @@ REFUSALS_SHOWN = 20
 @click.option("--max-attempts", type=click.IntRange(1, 100), default=5, show_default=True, help="How often it may be started.")
 @click.option("--ordering-key", help="Jobs of one ordering key reach their queue in order.")
 @click.option(
+    "--guarantee",
+    type=click.Choice([guarantee.value for guarantee in Guarantee]),
+    default=Guarantee.ONCE.value,
+    show_default=True,
+    help="once: fenced, and its state can be asked for. at-least-once: cheaper, without key, state or effects; may run twice.",
+)
+@click.option(
     "--many", type=click.File("r", encoding="utf-8"), metavar="FILE.jsonl|-", help="One job for each line: its payload."
 )
 @api_command
@@ -44,6 +52,7 @@ def submit(
     delay: float | None,
     max_attempts: int,
     ordering_key: str | None,
+    guarantee: str,
     many: IO[str] | None,
 ) -> int:
     """Submit a job NAME, or with --many one for each line of a file."""
@@ -51,6 +60,8 @@ def submit(
 
     if payload is not None and many is not None:
         raise click.UsageError("--payload and --many exclude each other")
+    if key is not None and guarantee == Guarantee.AT_LEAST_ONCE:
+        raise click.UsageError("--key needs --guarantee once: a job without a row has nowhere to keep a key")
     template = JobRequest(
         name=name,
         payload=payload_option(payload),
@@ -59,6 +70,7 @@ def submit(
         delay_seconds=delay,
         max_attempts=max_attempts,
         ordering_key=ordering_key,
+        guarantee=guarantee,
     )
     return _submit_one(client, output, template) if many is None else _submit_many(client, output, template, many)
 
@@ -72,16 +84,32 @@ def _submit_one(client: Client, output: Output, request: JobRequest) -> int:
         delay_seconds=request.delay_seconds,
         max_attempts=request.max_attempts,
         ordering_key=request.ordering_key,
+        guarantee=request.guarantee,
     )
     if output.as_json:
-        output.json({"job_id": submitted.job_id, "state": submitted.state, "repeated": submitted.repeated})
+        output.json(_document(submitted))
     else:
         output.line(submitted.job_id)
         if submitted.repeated:
             output.note("This key had been used before: it is the same job.")
         if output.for_people:
-            output.note(f"follow with: {program()} wait {submitted.job_id}")
+            output.note(_what_now(submitted))
     return exit_codes.OK
+
+
+def _document(submitted: Submitted) -> dict[str, str | bool]:
+    return {
+        "job_id": submitted.job_id,
+        "state": submitted.state,
+        "repeated": submitted.repeated,
+        "guarantee": submitted.guarantee,
+    }
+
+
+def _what_now(submitted: Submitted) -> str:
+    if submitted.guarantee is Guarantee.AT_LEAST_ONCE:
+        return "Its state cannot be asked for, unless it has to wait long or dies."
+    return f"follow with: {program()} wait {submitted.job_id}"
 
 
 def _submit_many(client: Client, output: Output, template: JobRequest, many: IO[str]) -> int:
@@ -131,7 +159,7 @@ def _tell(output: Output, number: int, outcome: Outcome) -> None:
         if output.as_json:
             output.json({"line": number, "error": error_document(outcome)})
     elif output.as_json:
-        output.json({"line": number, "job_id": outcome.job_id, "state": outcome.state, "repeated": outcome.repeated})
+        output.json({"line": number, **_document(outcome)})
     elif not output.for_people:
         output.line(outcome.job_id)
 

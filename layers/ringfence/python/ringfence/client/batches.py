@@ -15,6 +15,7 @@ from ringfence.client.transport import BACKOFF, Answer, error_of
 from ringfence.errors import Rejected, RingfenceError, Unavailable
 from ringfence.http.documents import EntriesDocument, EntryDocument
 from ringfence.http.submissions import MAX_JOBS
+from ringfence.job import Guarantee
 from ringfence.ports import Clock
 from ringfence.retry import Pauses
 
@@ -31,9 +32,9 @@ _JOB_POINTER = re.compile(r"/jobs/(\d+)(/.*)?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Encoded:
-    """A job ready to be sent, under a key of its own."""
+    """A job ready to be sent, under a key of its own if it is to have a row."""
 
-    key: str
+    key: str | None
     body: bytes
 
 
@@ -41,9 +42,9 @@ Send = Callable[[bytes], Answer]
 """Posts a body to the API, with the retries of a whole request."""
 
 
-def keyed(request: JobRequest) -> tuple[str, JobRequest]:
-    """The request with its idempotency key, a fresh random one if it has none."""
-    if request.idempotency_key is not None:
+def keyed(request: JobRequest) -> tuple[str | None, JobRequest]:
+    """The request with its idempotency key, a fresh random one if it has none and may have one."""
+    if request.idempotency_key is not None or not request.has_row:
         return request.idempotency_key, request
     key = secrets.token_hex(16)
     return key, dataclasses.replace(request, idempotency_key=key)
@@ -103,7 +104,13 @@ def _one_round(send: Send, jobs: Sequence[Encoded]) -> list[Outcome]:
 
 def _outcome(job: Encoded, entry: EntryDocument) -> Outcome:
     if entry.job_id is not None and entry.state is not None:
-        return Submitted(job_id=entry.job_id, state=entry.state, repeated=bool(entry.repeated), idempotency_key=job.key)
+        return Submitted(
+            job_id=entry.job_id,
+            state=entry.state,
+            repeated=bool(entry.repeated),
+            idempotency_key=job.key,
+            guarantee=entry.guarantee or Guarantee.ONCE,
+        )
     if entry.problem is None:
         return RingfenceError(f"the API answered {entry.status} for this job and did not say why")
     error = error_of(entry.problem)

@@ -1,4 +1,4 @@
-"""The Python client: the API's verbs, each safe to repeat.
+"""The Python client: the API's verbs, each safe to repeat unless its job is submitted at-least-once.
 
 with Client("https://…", api_key="rf_…") as client:
     submitted = client.submit("signup", {"email": "ada@example.com"})
@@ -31,7 +31,7 @@ from ringfence.http.documents import (
     SetAsideDocument,
 )
 from ringfence.http.queue_settings import QueueChange
-from ringfence.job import State
+from ringfence.job import Guarantee, State
 from ringfence.ports import Clock
 
 JOBS, QUEUES = "/v1/jobs", "/v1/queues"
@@ -99,6 +99,7 @@ class Client:
         run_at: datetime | None = None,
         max_attempts: int = 5,
         ordering_key: str | None = None,
+        guarantee: Guarantee | str = Guarantee.ONCE,
         traceparent: str | None = None,
     ) -> Submitted:
         """Submit one job; see `JobRequest`."""
@@ -112,12 +113,19 @@ class Client:
                 run_at=run_at,
                 max_attempts=max_attempts,
                 ordering_key=ordering_key,
+                guarantee=guarantee,
             )
         )
         headers = {} if traceparent is None else {"traceparent": traceparent}
         answer = self._transport.call("POST", JOBS, request.encoded(), headers)
         accepted = msgspec.json.decode(answer.body, type=AcceptedDocument)
-        return Submitted(job_id=accepted.job_id, state=accepted.state, repeated=accepted.repeated, idempotency_key=key)
+        return Submitted(
+            job_id=accepted.job_id,
+            state=accepted.state,
+            repeated=accepted.repeated,
+            idempotency_key=key,
+            guarantee=accepted.guarantee,
+        )
 
     def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
         """Submit any number of jobs. The outcomes are in the order of the requests: `Submitted`, or the error of that one.

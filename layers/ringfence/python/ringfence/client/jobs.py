@@ -12,7 +12,7 @@ import msgspec
 
 from ringfence import jsontext
 from ringfence.http.documents import JobDocument
-from ringfence.job import Progress, State
+from ringfence.job import Guarantee, Progress, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class RawJson:
 class JobRequest:
     """A job to submit. ``payload`` is any value that `json` can write, or `RawJson`; None stands for ``{}``.
 
-    ``idempotency_key`` None: the client makes one, so that a retry of its own never runs the job twice.
+    ``idempotency_key`` None: the client makes one, so that a retry of its own never runs the job twice. With the ``guarantee``
+    ``at-least-once`` it makes none and takes none: then a retry may submit the job twice, and nobody can ask for its state.
     """
 
     name: str
@@ -37,12 +38,18 @@ class JobRequest:
     run_at: datetime | None = None
     max_attempts: int = 5
     ordering_key: str | None = None
+    guarantee: Guarantee | str = Guarantee.ONCE
+
+    @property
+    def has_row(self) -> bool:
+        """Whether the job gets a row in the ledger as soon as it is accepted."""
+        return Guarantee(self.guarantee) is Guarantee.ONCE
 
     def encoded(self) -> bytes:
         """The job as the API takes it.
 
-        Raises `ValueError` for NaN, infinities, lone surrogates and a time without offset, `Rejected` for `RawJson` that is
-        no JSON or that no reader may meet.
+        Raises `ValueError` for NaN, infinities, lone surrogates, a time without offset and an unknown guarantee, `Rejected` for
+        `RawJson` that is no JSON or that no reader may meet.
         """
         if self.run_at is not None and self.run_at.tzinfo is None:
             raise ValueError("run_at has no time zone")
@@ -57,6 +64,7 @@ class JobRequest:
             "run_at": self.run_at,
             "max_attempts": self.max_attempts,
             "ordering_key": self.ordering_key,
+            "guarantee": None if self.has_row else self.guarantee,
         }
         return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
 
@@ -68,7 +76,9 @@ class Submitted:
     job_id: str
     state: State
     repeated: bool
-    idempotency_key: str
+    idempotency_key: str | None
+    """None for the guarantee at-least-once, which has no keys."""
+    guarantee: Guarantee = Guarantee.ONCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How the `Client` reaches the API: kept-alive connections, as many as there were callers at once, and patience.
 
-Everything the client sends may be sent twice (submissions carry an idempotency key), so a lost connection, a 429 or a 503 is
-answered by sending the same bytes again, with jittered backoff, for a bounded time.
+Everything the client sends may be sent twice (submissions carry an idempotency key, or are at-least-once), so a lost
+connection, a 429 or a 503 is answered by sending the same bytes again, with jittered backoff, for a bounded time.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ringfence.acceptance import Accepted
 from ringfence.http.reply import Problem
-from ringfence.job import Job, Millis, State
+from ringfence.job import Guarantee, Job, Millis, State
 from ringfence.ports import Depth, SetAside
 from ringfence.queue_settings import QueueState
 
@@ -78,6 +78,7 @@ class AcceptedDocument(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Time
     payload_sha256: str
     repeated: bool
+    guarantee: Guarantee = Guarantee.ONCE
 
 
 class EntryDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,6 +87,7 @@ class EntryDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     status: int
     job_id: str | None = None
     state: State | None = None
+    guarantee: Guarantee | None = None
     repeated: bool | None = None
     problem: Problem | None = None
     retry_after_seconds: float | None = None
@@ -178,6 +180,7 @@ def accepted_document(accepted: Accepted) -> AcceptedDocument:
         created_at=rfc3339(job.created_at),
         payload_sha256=job.payload_sha256,
         repeated=accepted.repeated,
+        guarantee=accepted.guarantee,
     )
 
 

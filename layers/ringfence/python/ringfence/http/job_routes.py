@@ -14,7 +14,7 @@ from ringfence.gateway import NO_SUCH_JOB
 from ringfence.http import documents, entity_tag, submissions, waiting
 from ringfence.http.reply import Reply, json_reply, problem_of_refusal, refusal_reply
 from ringfence.http.route import Visit
-from ringfence.job import Job, State
+from ringfence.job import Guarantee, Job, State
 
 JOBS_PATH = "/v1/jobs"
 
@@ -56,8 +56,9 @@ def submit_jobs(visit: Visit) -> Reply:
     [outcome] = outcomes
     if isinstance(outcome, Refusal):
         return refusal_reply(outcome)
-    location = f"{request.prefix}{JOBS_PATH}/{outcome.job.job_id}"
-    return json_reply(202, documents.accepted_document(outcome), {"Location": location})
+    # A job without a row has no page to lead to.
+    location = f"{request.prefix}{JOBS_PATH}/{outcome.job.job_id}" if outcome.guarantee is Guarantee.ONCE else None
+    return json_reply(202, documents.accepted_document(outcome), {} if location is None else {"Location": location})
 
 
 def show_job(visit: Visit, job_id: str) -> Reply:
@@ -102,7 +103,9 @@ def _job(job: Job) -> Reply:
 def _entry(index: int, outcome: Accepted | Refusal) -> documents.EntryDocument:
     if isinstance(outcome, Accepted):
         job = outcome.job
-        return documents.EntryDocument(status=202, job_id=job.job_id, state=job.state, repeated=outcome.repeated)
+        return documents.EntryDocument(
+            status=202, job_id=job.job_id, state=job.state, guarantee=outcome.guarantee, repeated=outcome.repeated
+        )
     return documents.EntryDocument(
         status=outcome.status,
         problem=problem_of_refusal(outcome, f"/jobs/{index}"),

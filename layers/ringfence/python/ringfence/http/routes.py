@@ -56,12 +56,13 @@ ROUTES: tuple[Route, ...] = (
         answer=job_routes.submit_jobs,
         summary="Submit one job or up to 500",
         headers={
-            "Idempotency-Key": "Makes a request for one job safe to repeat: the same key is the same job.",
+            "Idempotency-Key": "Makes a request for one job safe to repeat: the same key is the same job. Refused with the "
+            "guarantee at-least-once.",
             "traceparent": "W3C trace context; travels with the job to its worker.",
         },
         body=(submissions.NewJob, submissions.NewJobs),
         answers={
-            202: ("Accepted: each of the jobs will run. For one job, Location leads to it.", _ACCEPTED),
+            202: ("Accepted: each of the jobs will run. For one job, Location leads to it, if it has a page.", _ACCEPTED),
             207: ("Some of many jobs were refused; each entry says what became of it.", (documents.EntriesDocument,)),
         },
         problems=(413, 422, 503),

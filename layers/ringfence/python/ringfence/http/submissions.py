@@ -11,7 +11,7 @@ from msgspec import Meta
 from ringfence.acceptance import Submission
 from ringfence.errors import Rejected
 from ringfence.http import idempotency, json_body, patterns
-from ringfence.job import Millis
+from ringfence.job import Guarantee, Millis
 from ringfence.jsontext import MAX_DEPTH
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.wire import MAX_PAYLOAD_BYTES
@@ -50,11 +50,19 @@ OrderingKey = Annotated[
 ]
 DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_AHEAD_SECONDS, description="Not before so many seconds from now.")]
 RunAt = Annotated[datetime, Meta(tz=True, description="Not before this time (RFC 3339, with an offset).")]
+GuaranteeOfJob = Annotated[
+    Guarantee,
+    Meta(
+        description="once: a row in the ledger, so that the job's state can be asked for and its effects are fenced. "
+        "at-least-once: the price of a plain queue, and no row, so no key, no effects, no page (unless it has to wait long or "
+        "dies); it may run again after it has ended, and a repeated request is another job."
+    ),
+]
 MaxAttempts = Annotated[int, Meta(ge=1, le=100, description="How often the job may be started.")]
 
 
 class NewJob(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """One job. `delay_seconds` and `run_at` exclude each other."""
+    """One job. `delay_seconds` and `run_at` exclude each other, and so do a key and the guarantee at-least-once."""
 
     name: JobName
     queue: QueueName = "default"
@@ -64,6 +72,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tr
     run_at: RunAt | None = None
     max_attempts: MaxAttempts = 5
     ordering_key: OrderingKey | None = None
+    guarantee: GuaranteeOfJob = Guarantee.ONCE
 
 
 class NewJobs(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -114,6 +123,7 @@ def _submission(job: NewJob, at: str, key: str | None, traceparent: str | None) 
         max_attempts=job.max_attempts,
         ordering_key=job.ordering_key,
         traceparent=traceparent,
+        guarantee=job.guarantee,
     )
 
 

@@ -125,7 +125,29 @@ def test_every_request_is_told_in_one_event(api: MemoryApi) -> None:
 @pytest.mark.parametrize(
     "event", [{}, {"requestContext": None}, {"requestContext": {"http": {}}}, {"Records": [{"body": "x"}]}]
 )
-def test_an_event_that_is_no_request_is_answered_all_the_same(api: MemoryApi, event: dict[str, Any]) -> None:
+def test_an_event_that_names_no_route_is_answered_all_the_same(api: MemoryApi, event: dict[str, Any]) -> None:
     answer = api.answer(event)
-    assert answer["statusCode"] in (404, 500)
+    assert answer["statusCode"] == 404
     assert "problems/" in answer["body"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        [],
+        {"rawPath": 1},
+        {"headers": []},
+        {"headers": {"authorization": None}},
+        {"requestContext": {"http": {"method": ["GET"]}}},
+        {"body": {"name": "a"}},
+        {"isBase64Encoded": "yes"},
+        {"isBase64Encoded": "\ud800"},
+    ],
+)
+def test_an_event_that_is_no_request_is_a_bad_one_and_not_our_fault(api: MemoryApi, event: Any) -> None:
+    """Whoever may invoke the function may send it anything: that is no alarm for whoever runs it."""
+    answer = api.answer(event)
+    assert answer["statusCode"] == 400
+    assert json.loads(answer["body"])["type"].endswith("/no-request")
+    assert api.system.telemetry.named("request_failed") == []

@@ -104,3 +104,15 @@ def test_json_that_is_no_cursor_is_refused(fields: object) -> None:
     with pytest.raises(Rejected) as refusal:
         QUERY.position_of(cursor)
     assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("created_at", "job_id"), [(-1, "j"), (10**39, "j"), (10**400, "j"), (1, ""), (1, "q#0"), (1, "j" * 65), (1, "é")]
+)
+def test_a_cursor_of_ones_own_making_names_a_place_that_a_store_can_be_asked_for(created_at: int, job_id: str) -> None:
+    """DynamoDB answers a number of 39 digits with an error that would be ours."""
+    query, _, _ = json.loads(base64.urlsafe_b64decode(QUERY.cursor_after(Position(1, "j")) + "=="))
+    cursor = base64.urlsafe_b64encode(json.dumps([query, created_at, job_id]).encode()).decode().rstrip("=")
+    with pytest.raises(Rejected) as refusal:
+        QUERY.position_of(cursor)
+    assert (refusal.value.status, refusal.value.kind) == (400, "bad-cursor")

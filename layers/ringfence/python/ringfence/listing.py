@@ -15,6 +15,7 @@ import msgspec
 from ringfence.errors import Rejected
 from ringfence.job import Job, Millis, State
 from ringfence.ports import Page
+from ringfence.wire import JobId, Time
 
 EXAMINED_PER_PAGE = 200
 """Rows a page looks at: a rare state must not read a whole history in one request."""
@@ -33,9 +34,11 @@ class Position:
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Whoever sends it may have made it himself: it names a place that a store can be asked for, whatever it says."""
+
     query: str
-    created_at: Millis
-    job_id: str
+    created_at: Time
+    job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)

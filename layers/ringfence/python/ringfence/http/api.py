@@ -55,6 +55,8 @@ class Api:
                     break
             else:
                 reply = _unrouted(request.path)
+        except RingfenceError as error:
+            reply = error_reply(error) or self._unexpected(error, route="none", request_id=None)
         except Exception as error:  # noqa: BLE001 - see above
             reply = self._unexpected(error, route="none", request_id=None)
         return _answer(reply)

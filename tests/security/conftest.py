@@ -8,6 +8,8 @@ from ringfence import App, Context, Dead
 from ringfence.testing.memory_api import MemoryApi
 from ringfence.testing.system import MemorySystem
 
+from .fuzzing import Fuzz
+
 
 def app() -> App:
     jobs = App()
@@ -30,3 +32,12 @@ def new_api() -> MemoryApi:
 @pytest.fixture
 def api() -> MemoryApi:
     return new_api()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fuzz: made-up input for a share of RINGFENCE_FUZZ_SECONDS (see fuzzing.py)")
+
+
+@pytest.fixture
+def fuzz(request: pytest.FixtureRequest) -> Fuzz:
+    return Fuzz.of(request)

@@ -23,6 +23,8 @@ class Operation:
     """With ``{name}`` for the parts that vary."""
     needs_a_key: bool
     takes_a_body: bool
+    takes_more_than_a_name: bool
+    """A query, headers or a body."""
 
     def target(self, **parts: str) -> str:
         """The path with its parts filled in; those that are not given are filled with what may stand there."""
@@ -36,6 +38,7 @@ OPERATIONS: Mapping[str, Operation] = {
         path,
         needs_a_key=described.get("security", DOCUMENT["security"]) != [],
         takes_a_body="requestBody" in described,
+        takes_more_than_a_name="requestBody" in described or any(each["in"] != "path" for each in described["parameters"]),
     )
     for path, methods in DOCUMENT["paths"].items()
     for method, described in methods.items()

@@ -1,0 +1,87 @@
+"""Made-up bytes, texts and documents: some of nothing, some that are nearly what a reader waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+"""NaN and infinities among it, and numbers beyond every range."""
+
+ODD_TEXTS = st.sampled_from(
+    [
+        "",
+        " ",
+        "\0",
+        "#",
+        "key#0",
+        "queue#",
+        "a" * 65,
+        "\ud800",
+        "\u202e",
+        "null",
+        "{",
+        "[" * 2_000,
+        '"',
+        "1e999",
+        "9" * 5_000,
+        "é" * 300,
+    ]
+)
+
+
+def nearly(value: Any) -> st.SearchStrategy[Any]:
+    """The value itself mostly; else one with members, at any depth, left out, replaced or joined by others."""
+    match value:
+        case dict():
+            members = {name: nearly(member) for name, member in value.items()}
+            whole = st.fixed_dictionaries(members)
+            with_gaps = st.fixed_dictionaries({}, optional=members)
+            with_more = st.tuples(whole, st.dictionaries(st.text(max_size=8), JSON, max_size=2)).map(
+                lambda two: {**two[0], **two[1]}
+            )
+            return st.one_of(whole, whole, whole, with_gaps, with_more, JSON)
+        case list():
+            return st.one_of(
+                st.tuples(*map(nearly, value)).map(list), st.lists(st.one_of(*map(nearly, value)), max_size=3), JSON
+            )
+    return st.one_of(*[st.just(value)] * 12, ODD_TEXTS, JSON)
+
+
+def texts_of(documents: st.SearchStrategy[Any], separators: tuple[str, str] = (",", ":")) -> st.SearchStrategy[str]:
+    """As JSON texts, some of them cut off, with a doubled end, or with bytes turned over."""
+    whole = documents.map(lambda document: json.dumps(document, separators=separators))
+
+    def broken(text: str, at: int, how: Callable[[str, int], str]) -> str:
+        return how(text, at % (len(text) + 1))
+
+    ways = st.sampled_from([_cut, _doubled, _with_a_stranger])
+    return st.one_of(whole, whole, whole, st.builds(broken, whole, st.integers(0, 10_000), ways), ODD_TEXTS, st.text())
+
+
+def _cut(text: str, at: int) -> str:
+    return text[:at]
+
+
+def _doubled(text: str, at: int) -> str:
+    return text + text[at:]
+
+
+def _with_a_stranger(text: str, at: int) -> str:
+    return text[:at] + chr(at % 0x300) + text[at + 1 :]
+
+
+def bytes_of(texts: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+    encoded = st.sampled_from(["utf-8", "utf-8", "utf-8", "utf-16", "latin-1"])
+    magic = st.sampled_from([b"\x1f\x8b", b"\xf3\x89\x9a\xc2", b"\xef\xbb\xbf", b"\x80\x04\x95", b""])
+    said = st.builds(
+        lambda text, encoding: text.encode(encoding, "replace" if encoding == "latin-1" else "surrogatepass"), texts, encoded
+    )
+    return st.one_of(said, said, st.binary(), st.builds(bytes.__add__, magic, said))

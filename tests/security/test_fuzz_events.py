@@ -1,0 +1,322 @@
+"""What comes in from outside is read without a crash: it is a request and gets its answer, or it is set aside and told of."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from ringfence import App, Context, Retry
+from ringfence.aws.events import UnknownQueue, queue_of_event, reads_from_event
+from ringfence.aws.queue import lease_from_event
+from ringfence.errors import Poisoned, Rejected
+from ringfence.job import State
+from ringfence.listing import Query
+from ringfence.redis.messages import leases_in, with_deliveries
+from ringfence.testing.memory_api import MemoryApi, event_of
+from ringfence.testing.system import MemorySystem
+from ringfence.wire import MAX_RECORD_BYTES, decode_record, decode_ticket
+
+from .conftest import app, new_api
+from .fuzzing import Fuzz
+from .made_up import JSON, ODD_TEXTS, bytes_of, nearly, texts_of
+
+pytestmark = pytest.mark.fuzz
+
+NOW = 1_700_000_000_000
+
+RECORD = {
+    "v": 1,
+    "jobs": [
+        {
+            "job_id": "a" * 26,
+            "tenant": "default",
+            "queue": "default",
+            "name": "echo",
+            "payload": '{"said":"x"}',
+            "payload_sha256": "0" * 64,
+            "created_at": NOW,
+            "max_attempts": 3,
+            "run_at": NOW + 1_000,
+            "registered": False,
+            "traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01",
+            "guarantee": "once",
+        }
+    ],
+}
+TICKET = {
+    "ticket_id": "b" * 16,
+    "job_id": "a" * 26,
+    "tenant": "default",
+    "name": "echo",
+    "v": 1,
+    "traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01",
+}
+CARRIED = {**TICKET, "payload": '{"said":"x"}', "max_attempts": 3, "created_at": NOW}
+
+RECORDS = bytes_of(texts_of(nearly(RECORD)))
+TICKETS = texts_of(nearly(TICKET) | nearly(CARRIED))
+
+
+# --- formats ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_record_is_read_or_poisoned(fuzz: Fuzz) -> None:
+    def check(data: bytes) -> None:
+        with suppress(Poisoned):
+            jobs = decode_record(data)
+            assert len(msgspec.json.encode(jobs)) < 8 * MAX_RECORD_BYTES
+            for job in jobs:
+                job.job_id.encode("ascii")
+
+    fuzz(RECORDS, check)
+
+
+def test_a_ticket_is_read_or_poisoned(fuzz: Fuzz) -> None:
+    def check(body: str) -> None:
+        with suppress(Poisoned):
+            ticket = decode_ticket(body)
+            ticket.job_id.encode("ascii")
+
+    fuzz(TICKETS, check)
+
+
+CURSOR = ["f" * 16, NOW, "a" * 26]
+
+
+def test_a_cursor_leads_somewhere_in_its_own_listing_or_is_refused(fuzz: Fuzz) -> None:
+    query = Query("mine", ["default"], State.DEAD)
+    digest = query._digest()
+    fields = st.tuples(
+        st.sampled_from([digest, digest, CURSOR[0]]) | ODD_TEXTS,
+        st.just(NOW) | st.integers(-(10**40), 10**40) | st.floats() | JSON,
+        st.just(CURSOR[2]) | ODD_TEXTS | JSON,
+    ).map(list)
+    written = texts_of(fields).map(lambda text: base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode())
+    cursors = st.one_of(written, written.map(lambda text: text.rstrip("=")), st.text(), ODD_TEXTS)
+
+    def check(cursor: str) -> None:
+        with suppress(Rejected):
+            position = query.position_of(cursor)
+            # As a store can take them: DynamoDB's numbers have 38 digits, its keys are texts of UTF-8.
+            assert 0 <= position.created_at < 10**15
+            assert 1 <= len(position.job_id.encode()) <= 64
+
+    fuzz(cursors, check)
+
+
+def test_what_lies_in_redis_becomes_a_lease_that_can_be_acknowledged(fuzz: Fuzz) -> None:
+    bodies = st.builds(lambda head, body: head + body, st.sampled_from(["", "0123456789abc\x1f", "\x1f", "short\x1f"]), TICKETS)
+
+    def check(members: list[str]) -> None:
+        reply = ["1700000000000", "0", "0", *(part for member in members for part in (member, 2))]
+        leases = leases_in(reply, "default")
+        assert with_deliveries(leases) == [part for member in members for part in (member, "2")]
+        assert all(lease.message_id and lease.receipt for lease in leases)
+
+    fuzz(st.lists(bodies, max_size=4), check)
+
+
+# --- the gateway's event -----------------------------------------------------------------------------------------------
+
+
+def answered(api: MemoryApi, event: Any) -> None:
+    """Whatever it was, the answer is one that API Gateway takes, and blames nobody here."""
+    answer = api.answer(event)
+    assert json.loads(json.dumps(answer)) == answer
+    assert 200 <= answer["statusCode"] < 500, answer
+    assert all(isinstance(value, str) and value.isprintable() for value in answer["headers"].values())
+    if answer["statusCode"] >= 400:
+        assert json.loads(answer["body"])["status"] == answer["statusCode"]
+        assert answer["headers"]["Content-Type"] == "application/problem+json"
+
+
+def http_event(key: str) -> dict[str, Any]:
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json", "idempotency-key": "k"}
+    return event_of("POST", "/v1/jobs?limit=1", headers, '{"name":"echo","payload":{"said":"x"}}')
+
+
+def test_an_event_of_any_shape_is_answered(fuzz: Fuzz) -> None:
+    """Only Lambda's own permission lets anybody send one that no gateway made; it ends in an answer all the same."""
+    api = new_api()
+    fuzz(nearly(http_event(api.key())), lambda event: answered(api, event))
+
+
+def test_a_request_of_any_text_is_answered(fuzz: Fuzz) -> None:
+    api = new_api()
+    key = api.key()
+    paths = st.sampled_from(["/v1/jobs", "/v1/jobs/" + "a" * 26, "/v1/queues/default", "/v1/quarantine", "/"]) | st.text().map(
+        "/v1/jobs/{}".format
+    )
+    headers = st.dictionaries(
+        st.sampled_from(["idempotency-key", "traceparent", "if-none-match", "host", "origin", "Authorization"]),
+        st.text() | ODD_TEXTS,
+    )
+    bodies = texts_of(nearly({"name": "echo", "payload": {"a": [1]}, "max_attempts": 3, "run_at": "2030-01-01T00:00:00Z"}))
+    requests = st.fixed_dictionaries(
+        {
+            "method": st.sampled_from(["GET", "POST", "PATCH", "DELETE", "", "get"]),
+            "path": paths,
+            "query": st.text() | st.sampled_from(["limit=1", "limit=1&limit=1", "cursor=%00", "wait=1", "a=%ff", "&" * 100]),
+            "headers": headers,
+            "body": st.none() | bodies | bytes_of(bodies) | st.text(),
+            "in_base64": st.booleans(),
+        }
+    )
+
+    def check(made_up: Mapping[str, Any]) -> None:
+        event = event_of(made_up["method"], "/", {"authorization": f"Bearer {key}", **made_up["headers"]}, made_up["body"])
+        event |= {"rawPath": made_up["path"], "rawQueryString": made_up["query"]}
+        if made_up["in_base64"]:
+            event["isBase64Encoded"] = True
+        answered(api, event)
+
+    fuzz(requests, check)
+
+
+# --- the relay's event -------------------------------------------------------------------------------------------------
+
+
+def kinesis_event(datas: list[str]) -> dict[str, Any]:
+    return {
+        "Records": [
+            {"eventID": f"shardId-0:{number}", "kinesis": {"data": data, "sequenceNumber": str(number)}}
+            for number, data in enumerate(datas, 1)
+        ]
+    }
+
+
+def test_a_batch_of_the_log_is_relayed_or_set_aside_and_never_holds_the_shard(fuzz: Fuzz) -> None:
+    encoded = RECORDS.map(lambda data: base64.b64encode(data).decode())
+    datas = st.lists(encoded | encoded | encoded | st.text() | ODD_TEXTS, max_size=4)
+
+    def check(made_up: list[str]) -> None:
+        system = MemorySystem(app())
+        assert system.relay.handle(reads_from_event(kinesis_event(made_up))) is None
+        assert system.telemetry.named("relay_held") == []
+        for item in system.quarantine.items(100):
+            assert item.reason
+
+    fuzz(datas, check)
+
+
+# --- the worker's event --------------------------------------------------------------------------------------------------
+
+
+def sqs_event(bodies: list[str]) -> dict[str, Any]:
+    return {
+        "Records": [
+            {
+                "messageId": f"m{number}",
+                "receiptHandle": f"r{number}",
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": "1"},
+                "eventSourceARN": "arn:aws:sqs:eu-west-1:123456789012:default",
+            }
+            for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def test_a_batch_of_messages_is_worked_on_or_set_aside(fuzz: Fuzz) -> None:
+    """None is left over: what cannot be read is quarantined and acknowledged, or it would come again for days."""
+
+    def check(bodies: list[str]) -> None:
+        system = MemorySystem(app())
+        leases = [
+            lease_from_event(record, queue_of_event(record, {"default": "http://sqs/1/default"}))
+            for record in sqs_event(bodies)["Records"]
+        ]
+        done = system.worker().handle(system.queues["default"], leases)
+        assert sorted(lease.message_id for lease in done) == [lease.message_id for lease in leases]
+        assert system.telemetry.named("message_failed") == []
+
+    fuzz(st.lists(TICKETS, max_size=3), check)
+
+
+def test_an_event_from_a_queue_that_nobody_named_says_so(fuzz: Fuzz) -> None:
+    def check(arn: str) -> None:
+        try:
+            assert (
+                queue_of_event({"eventSourceARN": arn}, {"default": "sqs://default", "other": "redis://h/other"}) == "default"
+            )
+        except UnknownQueue:
+            assert arn.rpartition(":")[2] != "default"
+
+    fuzz(st.text() | st.text().map("arn:aws:sqs:x:1:{}".format) | st.just("arn:aws:sqs:x:1:default"), check)
+
+
+# --- what timers find ------------------------------------------------------------------------------------------------------
+
+
+def test_what_sqs_gave_up_on_is_revived_or_set_aside(fuzz: Fuzz) -> None:
+    """The event of a schedule says nothing that timers read; what they read is the last resort."""
+
+    def check(bodies: list[str]) -> None:
+        system = MemorySystem(app())
+        for body in bodies:
+            system.last_resort.put(body)
+        assert system.timers.run()["drained"] == len(bodies)
+        assert system.last_resort.depth().ready == 0
+
+    fuzz(st.lists(TICKETS, max_size=3), check)
+
+
+PYTHON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | ODD_TEXTS
+    | st.binary()
+    | st.just(object)
+    | st.just({1}),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3) | st.tuples(inner)
+    ),
+    max_leaves=6,
+)
+"""What a job may think of saving."""
+
+
+def test_whatever_a_job_saves_it_finds_again_behind_the_line_of_its_queue_or_is_told_so(fuzz: Fuzz) -> None:
+    def check(saved: Any) -> None:
+        found: list[Any] = []
+        jobs = App()
+
+        @jobs.job("save", max_attempts=2)
+        def save(ctx: Context) -> None:
+            if ctx.attempt == 2:
+                found.append(ctx.last_checkpoint)
+                return
+            ctx.checkpoint(saved)
+            raise Retry("from there")
+
+        system = MemorySystem(jobs)
+        system.queue_settings.change("default", {"rate_per_second": 1.0})
+        job_id = system.submit("save").job_id
+        system.run_relay()
+        system.run_worker()
+        kept = system.job(job_id)
+        for paused in (True, False):
+            system.queue_settings.change("default", {"paused": paused})
+            system.clock.sleep(120)
+            system.timers.run()
+            assert system.job(job_id).in_line == (paused and kept.checkpoint is not None)
+            system.run_worker()
+        ended = system.job(job_id)
+        assert system.telemetry.named("message_failed") == []
+        if kept.checkpoint is None:
+            assert (ended.state, found, bool(ended.error)) == (State.DEAD, [], True)
+        else:
+            assert ended.state is State.SUCCEEDED
+            assert [json.dumps(each) for each in found] == [json.dumps(json.loads(kept.checkpoint))]
+
+    fuzz(PYTHON, check)

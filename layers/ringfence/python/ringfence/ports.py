@@ -16,6 +16,7 @@ from ringfence.ids import Ids
 from ringfence.job import Job, Millis, State
 from ringfence.queue_settings import QueueSettings, QueueState
 from ringfence.rate import Rate
+from ringfence.sweep import Notes
 from ringfence.wire import Ticket
 
 
@@ -128,6 +129,16 @@ class FusedQueue(Queue, Protocol):
         ...
 
 
+@runtime_checkable
+class MarkedQueue(Queue, Protocol):
+    """A queue that may lose its memory, and can be asked whether it has. Optional: ask with `isinstance`."""
+
+    def memory_mark(self) -> str:
+        """What is the same as long as this queue has lost nothing: ``<life>/<server>``. The first part differs after all was
+        lost, the second also after a restart or a failover, which may have lost the last writes. Raises `Unavailable`."""
+        ...
+
+
 # --- the pace --------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +198,17 @@ class DueMark(NamedTuple):
 
     run_at: Millis
     job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmarked:
+    """One page of all rows, and what of it was looked for."""
+
+    jobs: list[Job]
+    examined: int
+    """Items of the store that were read for it, whatever they were."""
+    cursor: str | None
+    """Where the next page begins; None: there is no more."""
 
 
 class Ledger(Protocol):
@@ -251,10 +273,32 @@ class Ledger(Protocol):
         another query is `Rejected`."""
         ...
 
+    def unmarked(self, segment: int, segments: int, cursor: str | None, limit: int) -> Unmarked:
+        """The unfinished jobs without a due mark in one part of ``segments`` (counted from 0) of all rows, strongly consistent,
+        their texts as in `peek`: whoever has no ticket is among them. Reads ``limit`` items at most, from the cursor on.
+
+        Every such row is in one of the pages from the first (cursor None) to the last, unless it changes on the way. It costs
+        the reading of everything there is: for a rare, slow search.
+        """
+        ...
+
 
 DUE_SHARDS = 8
 """Index partitions: one throttles at 1,000 writes a second and takes the table's writes with it.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
+
+
+class SweepStore(Protocol):
+    """What reconciling remembers between two runs of the timers. Every method raises `Unavailable`."""
+
+    def read(self) -> Notes:
+        """The notes, strongly consistent; empty ones of version 0 if there are none."""
+        ...
+
+    def replace(self, seen: Notes, notes: Notes) -> bool:
+        """Put ``notes``, of the version after ``seen``, unless somebody has put others since those were read. Returns whether
+        they were put; after a lost reply it may say no though they were."""
+        ...
 
 
 # --- things set aside, keys, and what is told ------------------------------------------------------------------------

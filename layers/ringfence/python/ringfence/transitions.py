@@ -349,6 +349,19 @@ def clear_mark(seen: Job, *, write_id: str) -> Change:
     )
 
 
+def mark_again(seen: Job, *, write_id: str, run_at: Millis, due_id: str) -> Change:
+    """Reconciling: timers owe the job a ticket again, for its time or for its turn in line. One that runs goes on running, and
+    if its owner gives it back its ticket is on the way."""
+    moved = {} if seen.state is State.RUNNING else {"state": State.SCHEDULED}
+    return Change(
+        job_id=seen.job_id,
+        write_id=write_id,
+        condition=_as_seen(seen),
+        set={**moved, "run_at": run_at, "due_id": due_id},
+        seen=seen,
+    )
+
+
 def join_line(seen: Job, *, write_id: str, place: Millis, due_id: str) -> Change:
     """The timers': a job that has fallen due waits for its turn. Relies on the mark that was due and on the state it saw."""
     return Change(

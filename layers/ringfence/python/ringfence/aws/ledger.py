@@ -17,6 +17,7 @@ from ringfence.aws.line import LineReader
 from ringfence.aws.listing import Listing
 from ringfence.aws.many_writes import ManyWrites
 from ringfence.aws.rows import Item
+from ringfence.aws.unmarked import UnmarkedReader
 from ringfence.change import Change, Refused, Written, apply, holds, is_own_write
 from ringfence.effect_rules import bad_effect, unknown_tables
 from ringfence.effects import MAX_EFFECTS, Effect
@@ -25,7 +26,7 @@ from ringfence.errors import Rejected, RingfenceError
 from ringfence.itemvalues import BAD_EFFECT
 from ringfence.job import Job, Millis, State
 from ringfence.listing import Query
-from ringfence.ports import Clock, DueMark, Page
+from ringfence.ports import Clock, DueMark, Page, Unmarked
 
 
 class DynamoLedger:
@@ -37,6 +38,7 @@ class DynamoLedger:
         self._texts = texts.Texts(client, table_name)
         self._listing = Listing(client, table_name, clock)
         self._lines = LineReader(client, table_name, clock)
+        self._unmarked = UnmarkedReader(client, table_name)
         self._many = ManyWrites(client, table_name, clock, alone=self._write_alone, judged=self._judged)
 
     # --- registering -------------------------------------------------------------------------------------------------
@@ -135,6 +137,10 @@ class DynamoLedger:
         query = Query(tenant, sorted(set(queues)), state)
         with calling("list jobs"):
             return self._listing.page(query, cursor, limit)
+
+    def unmarked(self, segment: int, segments: int, cursor: str | None, limit: int) -> Unmarked:
+        """Who may have no ticket. See `ports.Ledger.unmarked`."""
+        return self._unmarked.page(segment, segments, cursor, limit)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

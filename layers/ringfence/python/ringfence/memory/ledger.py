@@ -15,7 +15,7 @@ from ringfence.ids import shard_of
 from ringfence.job import Job, Millis, State
 from ringfence.listing import Position, Query, page_of
 from ringfence.memory.user_tables import UserTables
-from ringfence.ports import DUE_SHARDS, Clock, DueMark, Page
+from ringfence.ports import DUE_SHARDS, Clock, DueMark, Page, Unmarked
 
 TOKENS_REMEMBERED = 10_000
 
@@ -127,6 +127,15 @@ class MemoryLedger:
         )
         after_cursor = (position for position in positions if before is None or position < before)
         return page_of(query, after_cursor, lambda job_ids: {job_id: rows[job_id] for job_id in job_ids}, limit)
+
+    def unmarked(self, segment: int, segments: int, cursor: str | None, limit: int) -> Unmarked:
+        """See `ports.Ledger.unmarked`."""
+        with self._lock:
+            here = [job_id for job_id in self._rows if shard_of(job_id, segments) == segment]
+            rest = heapq.nsmallest(limit + 1, (job_id for job_id in here if cursor is None or job_id > cursor))
+            page = [self._rows[job_id] for job_id in rest[:limit]]
+        jobs = [job for job in page if not job.state.terminal and job.due_id is None]
+        return Unmarked(jobs, len(page), page[-1].job_id if len(rest) > limit else None)
 
     def all_jobs(self) -> list[Job]:
         """Every row there is, expired ones included, in no order: for checks of a whole history."""

@@ -19,6 +19,7 @@ from ringfence.testing.ledger_line import LedgerLine, LedgerManyChanges
 from ringfence.testing.ledger_listing import LedgerDue, LedgerListing, LedgerRegistering
 from ringfence.testing.ledger_texts import LedgerTexts
 from ringfence.testing.ledger_transitions import LedgerTransitions
+from ringfence.testing.ledger_unmarked import LedgerUnmarked
 from ringfence.testing.ledger_values import LedgerValues
 
 
@@ -32,6 +33,7 @@ class LedgerContract(
     LedgerLine,
     LedgerManyChanges,
     LedgerListing,
+    LedgerUnmarked,
 ):
     """All that `ringfence.ports.Ledger` promises."""
 

@@ -108,7 +108,7 @@ def test_an_invocation_that_ends_leaves_the_rest_to_the_next() -> None:
     here = MemorySystem(app())
     scheduled(here)
     here.clock.sleep(3_600)
-    assert here.timers.run(lambda: 5.0) == {"released": 0, "drained": 0}
+    assert here.timers.run(lambda: 5.0) == {"released": 0, "drained": 0, "renewed": 0}
     assert here.timers.run(lambda: 50.0)["released"] == 1
 
 
@@ -125,6 +125,18 @@ def test_an_unfinished_job_in_the_last_resort_gets_a_new_ticket_and_an_ended_one
     assert decode_ticket(body).ticket_id != "old"
     assert [kept.data for kept in here.quarantine.items()] == [b"hello"]
     assert here.last_resort.bodies() == []
+
+
+def test_a_job_without_a_row_that_ends_in_the_last_resort_is_kept_in_the_quarantine() -> None:
+    here = MemorySystem(app())
+    carried = Ticket(
+        ticket_id="old", job_id="carried", tenant="default", name="noop", payload="{}", max_attempts=5, created_at=1
+    )
+    here.last_resort.put(encode_ticket(carried))
+    assert here.timers.run()["drained"] == 1
+    (kept,) = here.quarantine.items()
+    assert (kept.job_id, decode_ticket(kept.data.decode())) == ("carried", carried)
+    assert (here.last_resort.bodies(), here.memory_queues["default"].bodies()) == ([], [])
 
 
 def test_one_throttled_shard_does_not_keep_the_others_waiting_and_is_told_at_the_end() -> None:

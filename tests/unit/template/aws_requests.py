@@ -28,6 +28,9 @@ def requests_of(service: str, operation: str, parameters: Mapping[str, Any]) -> 
             assert named is not None, parameters
             value = parameters["ExpressionAttributeValues"][named[1]]
             yield Request("dynamodb:Query", parameters["TableName"] + beyond, {LEADING_KEYS: [_text(value)]})
+        case "dynamodb", "Scan":
+            # It names no partition keys, so a condition on them does not hold.
+            yield Request("dynamodb:Scan", parameters["TableName"])
         case "dynamodb", "BatchGetItem":
             for table, wanted in parameters["RequestItems"].items():
                 yield _on_items(operation, table, *wanted["Keys"])

@@ -50,6 +50,13 @@ def test_the_relay_gives_up_only_to_the_bucket_and_before_the_log_forgets(any_st
     assert retention_seconds - HOUR_SECONDS <= mapping["MaximumRecordAgeInSeconds"] < retention_seconds
 
 
+def test_a_round_leaves_alone_what_the_log_may_still_deliver(any_stack: Stack) -> None:
+    variables = any_stack.properties("TimersFunction")["Environment"]["Variables"]
+    after_hours = any_stack.number(variables["RINGFENCE_RECONCILE_AFTER_HOURS"])
+
+    assert after_hours == any_stack.number(any_stack.properties("LogStream")["RetentionPeriodHours"]) + 1
+
+
 def test_a_finished_job_outlives_every_record_of_the_log(any_stack: Stack) -> None:
     declared = any_stack.template.declared
     longest_retention_hours = max(int(hours) for hours in declared["LogRetentionHours"]["AllowedValues"])

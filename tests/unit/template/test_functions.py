@@ -56,11 +56,12 @@ def test_every_function_finds_its_resources(any_stack: Stack, function: str) -> 
         ("WorkerThreads", "RINGFENCE_WORKER_THREADS"),
         ("LeaseSeconds", "RINGFENCE_LEASE_SECONDS"),
         ("JobRetentionDays", "RINGFENCE_RETENTION_DAYS"),
+        ("ReconcileEveryHours", "RINGFENCE_RECONCILE_EVERY_HOURS"),
     ],
 )
 def test_what_a_parameter_allows_the_functions_take(stack: Stack, parameter: str, variable: str) -> None:
     needed = {"RINGFENCE_LEDGER_TABLE": "ledger", "RINGFENCE_STREAM": "log"}
-    assert stack.properties("WorkerFunction")["Environment"]["Variables"][variable] == {"Ref": parameter}
+    assert stack.properties("TimersFunction")["Environment"]["Variables"][variable] == {"Ref": parameter}
 
     for bound in ("MinValue", "Default", "MaxValue"):
         Settings.from_environment({**needed, variable: str(stack.template.declared[parameter][bound])})

@@ -27,6 +27,8 @@ LEVELS: Mapping[str, int] = {
     "push_failed": logging.WARNING,
     "settings_stale": logging.WARNING,
     "release_failed": logging.WARNING,
+    "tickets_renewed": logging.WARNING,
+    "repair_started": logging.WARNING,
     "relay_held": logging.WARNING,
     "timers_held": logging.WARNING,
     "claim_failed": logging.WARNING,
@@ -69,5 +71,7 @@ METRICS: Mapping[str, Counted] = {
     "ticket_quarantined": Counted("Quarantined"),
     "last_resort_drained": Counted("LastResortDrained"),
     "queue_memory_lost": Counted("QueueMemoriesLost"),
+    "repair_started": Counted("Repairs"),
+    "tickets_renewed": Counted("RenewedTickets", by_field="count"),
 }
 """Each costs a CloudWatch metric per queue, so only what is alarmed on or drawn is counted."""

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringfence.clock import SystemClock
 from ringfence.ids import Ids, RandomIds
-from ringfence.ports import Clock, Keys, Ledger, Limiter, Log, Quarantine, Queue, Services, SettingsStore, Telemetry
+from ringfence.ports import Clock, Keys, Ledger, Limiter, Log, Quarantine, Queue, Services, SettingsStore, SweepStore, Telemetry
 from ringfence.settings import Settings
 
 if TYPE_CHECKING:
     from ringfence.gateway import Gateway
     from ringfence.pace import Pacer
+    from ringfence.reconcile import Reconciler
     from ringfence.redis.queues import RedisQueues
     from ringfence.relay import Relay
     from ringfence.timers import Timers
@@ -100,6 +101,13 @@ class Runtime:
         return self._wrapped("settings", DynamoSettings(client("dynamodb"), self.settings.ledger_table))
 
     @cached_property
+    def sweeps(self) -> SweepStore:
+        from ringfence.aws.clients import client
+        from ringfence.aws.sweeps import DynamoSweeps
+
+        return self._wrapped("sweeps", DynamoSweeps(client("dynamodb"), self.settings.ledger_table))
+
+    @cached_property
     def limiters(self) -> Mapping[str, Limiter]:
         """The limiter of each queue: on its Redis, or in the ledger's table."""
         from ringfence.aws.clients import client
@@ -140,7 +148,20 @@ class Runtime:
     def timers(self) -> Timers:
         from ringfence.timers import Timers
 
-        return Timers(self.services, self.queues, self.last_resort, self.queue_settings, self.pacer)
+        return Timers(self.services, self.queues, self.last_resort, self.queue_settings, self.pacer, self.reconciler)
+
+    @cached_property
+    def reconciler(self) -> Reconciler:
+        from ringfence.reconcile import Reconciler
+
+        return Reconciler(
+            self.services,
+            self.queues,
+            self.pacer,
+            self.sweeps,
+            every_hours=self.settings.reconcile_every_hours,
+            after_hours=self.settings.reconcile_after_hours,
+        )
 
     @cached_property
     def worker(self) -> Worker:

@@ -56,6 +56,11 @@ class Settings:
     """``RINGFENCE_PACE_HORIZON_SECONDS``: how far ahead tickets are pushed that a rate holds back; later ones are parked. What
     is pushed is not called back, so the shorter it is, the sooner a changed rate or a pause is felt. At least twice the period
     of the timers, or the pace pauses for them."""
+    reconcile_every_hours: float = 24.0
+    """``RINGFENCE_RECONCILE_EVERY_HOURS``: how often the timers look through all jobs for some without a ticket."""
+    reconcile_after_hours: float = 25.0
+    """``RINGFENCE_RECONCILE_AFTER_HOURS``: how long such a job must not have changed. Longer than the log keeps a record: what
+    is still in there has no ticket either, and will get one."""
     service: str = "ringfence"
     """``POWERTOOLS_SERVICE_NAME``: the dimension of the metrics; the stack's name, so that two stacks tell theirs apart."""
     endpoint_url: str | None = None
@@ -112,6 +117,10 @@ _NUMBERS = {
     # What SQS can delay.
     # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-delay-queues.html
     "pace_horizon_seconds": _Number("RINGFENCE_PACE_HORIZON_SECONDS", 1, 900),
+    # Each reads the whole table. Less often than once in 14 days, and SQS has forgotten tickets of its own.
+    "reconcile_every_hours": _Number("RINGFENCE_RECONCILE_EVERY_HOURS", 1, 14 * 24),
+    # Longer than anything that hides a ticket in a queue.
+    "reconcile_after_hours": _Number("RINGFENCE_RECONCILE_AFTER_HOURS", 1, 14 * 24),
 }
 
 

@@ -46,6 +46,8 @@ class MemoryQueue:
         self._by_receipt: dict[str, _Message] = {}
         self._by_visibility: list[tuple[float, int, str]] = []
         """A heap; an entry whose time is not its message's any more is skipped when it comes up."""
+        self._lives = 1
+        self._restarts = 0
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         delays = [delay_seconds] * len(tickets) if isinstance(delay_seconds, int | float) else delay_seconds
@@ -67,6 +69,22 @@ class MemoryQueue:
         """What is in the queue, visible or not, oldest first."""
         with self._lock:
             return [message.body for message in self._messages.values()]
+
+    def memory_mark(self) -> str:
+        """See `ports.MarkedQueue.memory_mark`."""
+        with self._lock:
+            return f"{self._lives}/{self._restarts}"
+
+    def lose(self, messages: int | None = None) -> None:
+        """Forget everything, as a Redis does that is killed and keeps no file; or restart without the last few messages."""
+        with self._lock:
+            kept = [] if messages is None else list(self._messages)[: max(0, len(self._messages) - messages)]
+            self._lives += messages is None
+            self._restarts += 1
+            self._messages = {message_id: self._messages[message_id] for message_id in kept}
+            self._by_receipt = {
+                receipt: message for receipt, message in self._by_receipt.items() if message.message_id in self._messages
+            }
 
     def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
         give_up_at = self._clock.monotonic() + wait_seconds

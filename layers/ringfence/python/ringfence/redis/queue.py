@@ -51,10 +51,8 @@ class RedisQueue:
         max_lease_seconds: float = MAX_LEASE_SECONDS,
         clock: Clock | None = None,
         telemetry: Telemetry | None = None,
-        on_memory_lost: Callable[[str], None] | None = None,
     ) -> None:
-        """``key`` is the queue's name in Redis, by default ``name``. ``on_memory_lost`` is given ``name`` when the set that
-        this queue had is not there any more."""
+        """``key`` is the queue's name in Redis, by default ``name``."""
         self.name = name
         self.max_delay_seconds = max_delay_seconds
         self.max_lease_seconds = max_lease_seconds
@@ -64,7 +62,6 @@ class RedisQueue:
         self._wake = f"ringfence:{{{key or name}}}:wake"
         self._clock = clock or SystemClock()
         self._telemetry = telemetry
-        self._on_memory_lost = on_memory_lost
         self._has_had_memory = False
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
@@ -144,9 +141,7 @@ class RedisQueue:
         self._run("lease", 0, 0, 0, 1)
 
     def memory_mark(self) -> str:
-        """What is the same as long as this queue has lost nothing: whoever remembers another one has to look for jobs without
-        tickets. ``<when its set was made>/<the server's replication history>``; the first differs after all was lost, the
-        second also after a restart or a failover, which may have lost the last writes."""
+        """See `ringfence.ports.MarkedQueue.memory_mark`: ``<when its set was made>/<the server's replication history>``."""
         made_at, lost = self._run("marker")
         self._know_memory(lost)
         try:
@@ -201,8 +196,6 @@ class RedisQueue:
             return
         if self._telemetry is not None:
             self._telemetry.event("queue_memory_lost" if had else "queue_memory_new", queue=self.name)
-        if had and self._on_memory_lost is not None:
-            self._on_memory_lost(self.name)
 
 
 def _milliseconds(seconds: float, most: float) -> int:

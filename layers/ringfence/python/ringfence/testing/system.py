@@ -20,9 +20,11 @@ from ringfence.memory.log import MemoryLog
 from ringfence.memory.quarantine import MemoryQuarantine
 from ringfence.memory.queue import MemoryQueue
 from ringfence.memory.queue_settings import MemorySettings
+from ringfence.memory.sweeps import MemorySweeps
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.pace import Pacer
-from ringfence.ports import Clock, Limiter, Services, SettingsStore
+from ringfence.ports import Clock, Limiter, Services, SettingsStore, SweepStore
+from ringfence.reconcile import Reconciler
 from ringfence.relay import Relay
 from ringfence.timers import Timers
 from ringfence.worker import Worker
@@ -59,6 +61,7 @@ class MemorySystem:
         self.ledger = wrapped("ledger", self.memory_ledger)
         self.log = wrapped("log", self.memory_log)
         self.queue_settings: SettingsStore = wrapped("settings", MemorySettings())
+        self.sweeps: SweepStore = wrapped("sweeps", MemorySweeps())
         self.limiter: Limiter = wrapped("limiter", MemoryLimiter(self.clock))
         self.queues = {name: wrapped(f"queue:{name}", queue) for name, queue in self.memory_queues.items()}
         self._relayed: str | None = None
@@ -80,7 +83,8 @@ class MemorySystem:
         self.pacer = Pacer(self.queue_settings, limiters, self.queues, self.clock, self.telemetry)
         self.gateway = Gateway(self.services, self.log, self.queues)
         self.relay = Relay(self.services, self.queues, self.pacer)
-        self.timers = Timers(self.services, self.queues, self.last_resort, self.queue_settings, self.pacer)
+        self.reconciler = Reconciler(self.services, self.queues, self.pacer, self.sweeps)
+        self.timers = Timers(self.services, self.queues, self.last_resort, self.queue_settings, self.pacer, self.reconciler)
 
     def worker(self, name: str = "worker-a", *, heartbeats: bool = False, clock: Clock | None = None) -> Worker:
         """A worker process of its own name, and with a clock of its own if one is given."""

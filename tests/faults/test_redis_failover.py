@@ -18,6 +18,7 @@ from ringfence.redis.queue import RedisQueue
 from ringfence.testing.door import Door
 from ringfence.testing.queue_contract import ticket
 from ringfence.testing.redis_server import RedisServer
+from ringfence.testing.redis_system import RedisSystem
 from ringfence.wire import decode_ticket
 
 NOWHERE = 1
@@ -90,6 +91,27 @@ def test_a_replica_that_missed_the_last_writes_gives_their_tickets_again(
     rest = queue.lease(200, 30)
     queue.acknowledge(again)
     queue.acknowledge(rest)
+    assert queue.depth() == Depth(ready=0, leased=0, delayed=0)
+
+
+def test_every_accepted_job_ends_once_though_a_replica_takes_over_that_missed_the_last_writes(
+    primary: RedisServer, replica: RedisServer, door: Door, queue: RedisQueue
+) -> None:
+    """Tickets, leases and acknowledges that the new primary never heard of."""
+    here = RedisSystem(queue)
+    here.accept(40)
+    wait_in_step(primary, replica)
+    promote(replica)
+    here.accept(20)
+    for _ in range(3):
+        here.run_worker()
+    assert len(queue.lease(5, 30)) == 5
+    door.lead_to(replica.port, cut=True)
+
+    assert here.timers.run()["renewed"] == 30
+    assert [each["lost"] for each in here.telemetry.named("repair_started")] == ["perhaps the last writes"]
+    here.work()
+    assert here.not_ended_once() == {}
     assert queue.depth() == Depth(ready=0, leased=0, delayed=0)
 
 

@@ -18,6 +18,7 @@ from ringfence.redis.connection import connect
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import ticket
 from ringfence.testing.redis_server import RedisServer, redis_cluster
+from ringfence.testing.redis_system import RedisSystem
 from ringfence.wire import decode_ticket
 
 WITH_A_FILE = ("--appendonly", "yes", "--appendfsync", "no")
@@ -163,6 +164,45 @@ def test_a_process_that_comes_later_finds_another_mark(forgetful: RedisServer) -
     forgetful.queue("payments").push([ticket()])
 
     assert forgetful.queue("payments").memory_mark() != before
+
+
+def flush(server: RedisServer) -> None:
+    server.ask("FLUSHALL")
+
+
+@pytest.mark.parametrize("lose", [crash, flush])
+def test_every_accepted_job_ends_once_though_redis_has_lost_them_all(
+    forgetful: RedisServer, lose: Callable[[RedisServer], None]
+) -> None:
+    """C17: some done, some leased by a worker that is gone, the rest waiting; and some that come when all is lost already."""
+    queue = forgetful.queue("default")
+    here = RedisSystem(queue)
+    here.accept(20)
+    here.work()
+    lost = here.accept(300)
+    assert len(queue.lease(10, 30)) == 10
+    lose(forgetful)
+    here.accept(5)
+
+    assert here.timers.run()["renewed"] == 305
+    assert [each["lost"] for each in here.telemetry.named("repair_started")] == ["everything"]
+    here.work()
+    assert here.not_ended_once() == {}
+    assert queue.depth() == Depth(ready=0, leased=0, delayed=0)
+    assert here.runs.keys() >= set(lost)
+    assert here.timers.run()["renewed"] == 0
+
+
+def test_a_restart_that_may_have_lost_the_last_writes_is_repaired_too(with_a_file: RedisServer) -> None:
+    """It had a file and lost nothing, which nobody knows: second tickets find their jobs ended."""
+    here = RedisSystem(with_a_file.queue("default"))
+    here.accept(50)
+    crash(with_a_file)
+
+    assert here.timers.run()["renewed"] == 50
+    assert [each["lost"] for each in here.telemetry.named("repair_started")] == ["perhaps the last writes"]
+    here.work()
+    assert here.not_ended_once() == {}
 
 
 def test_a_flushed_set_is_a_lost_memory_too(redis_server: RedisServer, telemetry: MemoryTelemetry) -> None:

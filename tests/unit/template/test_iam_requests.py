@@ -212,6 +212,8 @@ def live_through_everything(here: Deployment) -> None:
     dead = here.submit("signup", {"large": LARGE})
     later = here.submit("signup", {"email": "bob@example.com", "name": "Bob"}, delay_seconds=3600)
     parked = here.submit("signup", {"email": "eve@example.com", "name": "Eve"}, queue="priority")
+    for _ in range(2):  # without rows, and so parked together
+        here.submit("charge", {"account_id": "none"}, queue="priority", guarantee="at-least-once")
     cancelled = here.submit("charge", {"account_id": "a1"}, delay_seconds=60)
     here.request("POST", "/v1/jobs", {"jobs": [{"name": "charge", "payload": {"account_id": "none"}}] * 3})
     here.request("POST", f"/v1/jobs/{cancelled}/cancel")

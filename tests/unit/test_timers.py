@@ -108,7 +108,7 @@ def test_an_invocation_that_ends_leaves_the_rest_to_the_next() -> None:
     here = MemorySystem(app())
     scheduled(here)
     here.clock.sleep(3_600)
-    assert here.timers.run(lambda: 5.0) == {"released": 0, "drained": 0}
+    assert here.timers.run(lambda: 5.0) == {"released": 0, "drained": 0, "renewed": 0}
     assert here.timers.run(lambda: 50.0)["released"] == 1
 
 

@@ -1,4 +1,4 @@
-"""Everything later: rows whose due mark has come get a ticket, and what SQS gave up on gets another.
+"""Everything later: rows whose due mark has come get a ticket, and what SQS gave up on, or a queue has lost, gets another.
 
 Safe to run twice and at once: a second ticket is harmless, a lost one is not, so the push comes first and the mark is cleared
 after it, only if it is still the same mark.
@@ -18,6 +18,7 @@ from ringfence.pace import Pacer
 from ringfence.poison import bury, set_aside_message
 from ringfence.ports import DUE_SHARDS, Lease, Queue, Services, SettingsStore
 from ringfence.queue_settings import QueueState
+from ringfence.reconcile import Reconciler
 from ringfence.sender import Sender
 from ringfence.wire import decode_ticket
 
@@ -49,18 +50,20 @@ class Timers:
         last_resort: Queue | None,
         settings: SettingsStore,
         pacer: Pacer,
+        reconciler: Reconciler,
     ) -> None:
         self._services, self._queues, self._last_resort = services, queues, last_resort
         self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
-        self._settings, self._pacer = settings, pacer
+        self._settings, self._pacer, self._reconciler = settings, pacer, reconciler
         self._sender = Sender(services, queues, pacer)
         self._unavailable: Unavailable | None = None
 
     def run(self, remaining_seconds: Callable[[], float] = lambda: float("inf"), *, linger: bool = False) -> dict[str, int]:
-        """Release what is due, then the lines of parked jobs, and drain the last resort. Returns how many of each.
+        """Release what is due, then the lines of parked jobs; drain the last resort; renew lost tickets. Returns how many of
+        each.
 
         ``remaining_seconds`` says how long this invocation may still take. With ``linger`` it takes that long while a line
-        waits for nothing but room in its queue: once a minute would be too seldom to fill it.
+        waits for nothing but room in its queue, or a queue is repaired: once a minute would be too seldom.
 
         Raises `Unavailable` at the end, after everything else has had its turn, if some part of it met one.
         """
@@ -69,7 +72,9 @@ class Timers:
         def has_time() -> bool:
             return remaining_seconds() > STOP_SECONDS
 
+        self._part("marks", self._reconciler.notice)
         drained = self._part("last resort", lambda: self._drain_last_resort(has_time))
+        renewed = self._part("round", lambda: self._reconciler.go_round(has_time))
         lines = Lines(self._services, self._queues, self._pacer)
         released = 0
         while True:
@@ -79,12 +84,15 @@ class Timers:
             released += self._release_due(has_time)
             served = lines.serve(states, has_time)
             released += served.released
-            if not (linger and served.look_again and has_time()):
+            renewed += self._part("repair", lambda: self._reconciler.repair(has_time))
+            repairing = self._reconciler.may_go_on
+            if not (linger and (served.look_again or repairing) and has_time()):
                 break
-            self._services.clock.sleep(LINGER_SECONDS)
+            if not repairing:
+                self._services.clock.sleep(LINGER_SECONDS)
         if self._unavailable is not None:
             raise self._unavailable
-        return {"released": released, "drained": drained}
+        return {"released": released, "drained": drained, "renewed": renewed}
 
     def _part(self, name: str, work: Callable[[], int]) -> int:
         """What ``work`` counts. A partition or queue out of reach does not stop the parts that come after it."""

@@ -233,6 +233,22 @@ def test_a_timeout_whose_outcome_cannot_be_written_still_ends_the_batch() -> Non
     assert here.system.telemetry.named("message_failed")
 
 
+@pytest.mark.parametrize("what", ["row", "queue"])
+def test_a_heartbeat_that_fails_tells_where_and_not_what_it_met(what: str) -> None:
+    """The message may quote what was to be written."""
+    here = LongJob()
+    thread = here.start("a", heartbeats=True)
+    with pytest.MonkeyPatch.context() as patch:
+        store: Any = here.system.memory_ledger if what == "row" else here.system.memory_queues["default"]
+        patch.setattr(store, "write" if what == "row" else "extend", _break)
+        here.pass_time(int(UNIT_SECONDS) - 1)
+        told = here.system.telemetry.wait_for("heartbeat_failed")
+    here.may_end.set()
+    thread.join(10)
+    assert {"job_id" in each for each in told} == {what == "row"}
+    assert {each["reason"] for each in told} == {f"OSError at test_lease.py:{_break.__code__.co_firstlineno + 1} in _break"}
+
+
 def test_a_heartbeat_that_fails_goes_on_beating() -> None:
     here = LongJob()
     extend = here.system.memory_queues["default"].extend

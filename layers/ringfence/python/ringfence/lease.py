@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ringfence.errors import Unavailable
 from ringfence.ownership import Hold
+from ringfence.places import cause
 from ringfence.ports import Lease, Queue, Services
 
 HEARTBEATS_PER_LEASE = 3
@@ -92,7 +93,7 @@ class Heartbeat:
                     self._on_timeout(hold)
                 self._renew_if_due()
             except Exception as fault:  # noqa: BLE001 - a heartbeat that dies silently loses every lease of the batch
-                self._telemetry.event("heartbeat_failed", queue=self._queue.name, reason=f"{type(fault).__name__}: {fault}")
+                self._telemetry.event("heartbeat_failed", queue=self._queue.name, reason=cause(fault))
 
     def _told_to_stop(self) -> bool:
         """Sleep until the next renewal or timeout, or until woken."""

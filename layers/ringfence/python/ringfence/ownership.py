@@ -19,6 +19,7 @@ from ringfence.errors import LeaseLost
 from ringfence.ids import request_token
 from ringfence.job import Job, Progress, State
 from ringfence.patience import patiently
+from ringfence.places import cause
 from ringfence.ports import Lease, Services
 
 ROW_WRITES_PER_LEASE = 2
@@ -153,7 +154,7 @@ class Ownership(Hold):
             if isinstance(outcome, Written):
                 self._know(outcome.job)
         except Exception as fault:  # noqa: BLE001 - this beat is told, the next one tries again
-            reason = f"{type(fault).__name__}: {fault}"
+            reason = cause(fault)
             self._services.telemetry.event("heartbeat_failed", job_id=self.job.job_id, token=self.job.token, reason=reason)
             return
         finally:

@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from ringfence.errors import Unavailable
+
 MAX_FRAMES = 5
 """As many of the user's own frames as a log line tells, the innermost ones."""
 
@@ -24,6 +26,12 @@ def kind_and_place(raised: BaseException) -> str:
     """The exception's type, and where it was raised."""
     frames = list(_frames(raised))
     return type(raised).__name__ + (f" at {_told(frames[-1])}" if frames else "")
+
+
+def cause(fault: Exception) -> str:
+    """What may be told of a fault: a store's own words where there are some (`Unavailable` quotes nothing that was sent), else
+    its kind and place."""
+    return str(fault) if isinstance(fault, Unavailable) else kind_and_place(fault)
 
 
 def users_frames(raised: BaseException) -> str:

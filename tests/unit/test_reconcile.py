@@ -14,7 +14,7 @@ from ringfence import App, Context, Retry, reconcile, transitions
 from ringfence.acceptance import Accepted, Submission
 from ringfence.errors import Unavailable
 from ringfence.job import Job, PastAttempt, State
-from ringfence.reconcile import AFTER_HOURS, EVERY_HOURS, Found
+from ringfence.reconcile import AFTER_HOURS, EVERY_HOURS, TAKES_NONE, UNKNOWN_QUEUE, Found
 from ringfence.renewal import last_change, renewals_due
 from ringfence.testing.faults import Call, Crash, Fault, Faulty, crash, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
@@ -544,6 +544,6 @@ def test_by_hand_a_queue_that_takes_nothing_or_is_unknown_is_told() -> None:
     here.build()
     found = here.reconciler.at_once(None, 0)
     assert found == {
-        "default": Found(1, 0, "it takes no tickets"),
-        "priority": Found(1, 0, "it is not one of the queues that are known here"),
+        "default": Found(1, 0, TAKES_NONE),
+        "priority": Found(1, 0, UNKNOWN_QUEUE),
     }

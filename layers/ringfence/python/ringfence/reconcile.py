@@ -51,6 +51,9 @@ template.yaml makes this longer). Only the wait in a long queue knows no bound: 
 LOOKS = 5
 """How often the notes are looked at again that somebody else has changed."""
 
+UNKNOWN_QUEUE = "there is no such queue here"
+TAKES_NONE = "it takes no tickets"
+
 HasTime = Callable[[], bool]
 
 
@@ -250,8 +253,8 @@ class Reconciler:
 
     def _fault_in_renewing(self, queue: str, jobs: Sequence[Job]) -> str | None:
         if queue not in self._queues:
-            return "it is not one of the queues that are known here"
-        return None if self._renewer.renew(queue, jobs, lambda: True) else "it takes no tickets"
+            return UNKNOWN_QUEUE
+        return None if self._renewer.renew(queue, jobs, lambda: True) else TAKES_NONE
 
 
 def _mark_of(queue: MarkedQueue) -> str | None:

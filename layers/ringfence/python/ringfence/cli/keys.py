@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
+from ringfence.cli.deployment import aws_errors, endpoint_option, runtime_of, table_option
 from ringfence.cli.output import Output
-from ringfence.errors import RingfenceError, Unavailable
 from ringfence.http.documents import rfc3339
 
 if TYPE_CHECKING:
     from ringfence.ports import ApiKey
-    from ringfence.runtime import Runtime
 
 scopes = click.Choice(["submit", "read", "operate", "admin"])
 
 SCOPES_HELP = (
     "What the key may do: submit and cancel jobs; read them; operate (redrive, see the quarantine); admin (what belongs to no "
     "tenant). May be repeated; none of them includes another."
-)
-
-EMULATOR_REGION = "us-east-1"
-"""Where `ringfence dev` is when nobody names a region."""
-
-table_option = click.option(
-    "--table", envvar="RINGFENCE_LEDGER_TABLE", show_envvar=True, required=True, help="The ledger table of the deployment."
-)
-endpoint_option = click.option(
-    "--endpoint-url", envvar="AWS_ENDPOINT_URL", show_envvar=True, help="An emulator instead of AWS."
 )
 
 
@@ -53,9 +39,9 @@ def create(output: Output, tenant: str, wanted: tuple[str, ...], note: str, tabl
     """Make a key and print it. It is shown this once; only its SHA-256 is kept."""
     from ringfence.http.auth import new_key
 
-    runtime = _runtime(table, endpoint_url)
+    runtime = runtime_of(table, endpoint_url)
     secret, key = new_key(runtime.ids, runtime.clock, tenant=tenant, scopes=frozenset(wanted), note=note)
-    with _aws_errors():
+    with aws_errors():
         runtime.keys.add(key)
     if output.as_json:
         output.json({**_document(key), "api_key": secret})
@@ -70,8 +56,8 @@ def create(output: Output, tenant: str, wanted: tuple[str, ...], note: str, tabl
 @told
 def list_keys(output: Output, table: str, endpoint_url: str | None) -> None:
     """List the keys, without their secrets."""
-    with _aws_errors():
-        found = sorted(_runtime(table, endpoint_url).keys.all(), key=lambda key: key.created_at)
+    with aws_errors():
+        found = sorted(runtime_of(table, endpoint_url).keys.all(), key=lambda key: key.created_at)
     if output.as_json:
         for key in found:
             output.json(_document(key))
@@ -87,35 +73,13 @@ def list_keys(output: Output, table: str, endpoint_url: str | None) -> None:
 @told
 def revoke(output: Output, key_id: str, table: str, endpoint_url: str | None) -> int:
     """Revoke a key. Gateways that have just used it may believe it for 30 seconds more."""
-    with _aws_errors():
-        removed = _runtime(table, endpoint_url).keys.remove(key_id)
+    with aws_errors():
+        removed = runtime_of(table, endpoint_url).keys.remove(key_id)
     if output.as_json:
         output.json({"key_id": key_id, "revoked": removed})
     else:
         output.note(f"Key {key_id} is revoked." if removed else f"There is no key {key_id}.")
     return exit_codes.OK if removed else exit_codes.FAILED
-
-
-def _runtime(table: str, endpoint_url: str | None) -> Runtime:
-    from ringfence.runtime import Runtime
-    from ringfence.settings import Settings
-
-    if endpoint_url:
-        os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # where boto3 looks
-    with _aws_errors():
-        _settle_region(emulator=bool(endpoint_url))
-    return Runtime(Settings(ledger_table=table, stream="", queues={}))
-
-
-def _settle_region(*, emulator: bool) -> None:
-    """boto3 looks at AWS_DEFAULT_REGION and at the profile; Lambda, and so `ringfence dev`, set AWS_REGION as well."""
-    if os.environ.get("AWS_DEFAULT_REGION"):
-        return
-    import boto3
-
-    region = os.environ.get("AWS_REGION") or boto3.session.Session().region_name or (EMULATOR_REGION if emulator else None)
-    if region:
-        os.environ["AWS_DEFAULT_REGION"] = region
 
 
 def _document(key: ApiKey) -> dict[str, Any]:
@@ -126,18 +90,3 @@ def _document(key: ApiKey) -> dict[str, Any]:
         "created_at": rfc3339(key.created_at),
         "note": key.note,
     }
-
-
-@contextmanager
-def _aws_errors() -> Iterator[None]:
-    """What AWS says about credentials, regions and tables, as the command's own errors."""
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoRegionError
-
-    try:
-        yield
-    except HTTPClientError as fault:
-        raise Unavailable(str(fault)) from None
-    except NoRegionError:
-        raise RingfenceError("no region: set AWS_REGION to that of the ledger table") from None
-    except (BotoCoreError, ClientError) as fault:
-        raise RingfenceError(str(fault)) from None

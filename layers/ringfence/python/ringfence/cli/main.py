@@ -21,6 +21,7 @@ COMMANDS = {
     "redrive": ("ringfence.cli.jobs:redrive", "Give a dead job its attempts back (scope operate)."),
     "quarantine": ("ringfence.cli.quarantine:quarantine", "Show what could not be read (scope operate)."),
     "queues": ("ringfence.cli.queues:queues", "Show the queues, or change the pace of one."),
+    "reconcile": ("ringfence.cli.reconcile:reconcile", "Push lost tickets again."),
     "keys": ("ringfence.cli.keys:keys", "Make, list and revoke API keys."),
     "worker": ("ringfence.cli.worker:worker", "Run jobs in processes of your own."),
     "dev": ("ringfence.cli.dev:dev", "Run the whole system on this machine."),

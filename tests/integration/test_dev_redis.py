@@ -9,13 +9,17 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
+import redis
+from click.testing import CliRunner
 
 from ringfence.aws import clients
+from ringfence.cli.main import main
 from ringfence.job import State
 from ringfence.local.dev import Dev
 from ringfence.local.embedded_redis import EmbeddedRedis
@@ -24,13 +28,15 @@ from ringfence.redis.queue import RedisQueue
 from ringfence.runtime import Runtime
 from ringfence.settings import Settings
 from ringfence.testing.emulator_kinds import USUAL, startable
+from ringfence.wire import decode_ticket
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def dev(tmp_path: Path) -> Iterator[Dev]:
-    with Dev(ROOT / "template.yaml", emulator=startable(USUAL), queues="redis", run_folder=tmp_path) as running:
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    run_folder = tmp_path_factory.mktemp("run")
+    with Dev(ROOT / "template.yaml", emulator=startable(USUAL), queues="redis", run_folder=run_folder) as running:
         yield running
 
 
@@ -46,11 +52,15 @@ def here(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     clients.forget()
 
 
-def test_a_job_goes_through_redis_to_whoever_takes_it(dev: Dev, here: Runtime) -> None:
-    body = json.dumps({"name": "signup", "payload": {"email": "ada@example.com", "name": "Ada"}}).encode()
+def submit(dev: Dev, email: str) -> str:
+    body = json.dumps({"name": "signup", "payload": {"email": email, "name": "Ada"}}).encode()
     request = urllib.request.Request(f"{dev.api_url}/v1/jobs", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as reply:
-        job_id = json.load(reply)["job_id"]
+        return str(json.load(reply)["job_id"])
+
+
+def test_a_job_goes_through_redis_to_whoever_takes_it(dev: Dev, here: Runtime) -> None:
+    job_id = submit(dev, "ada@example.com")
     queue = here.queues["default"]
     assert isinstance(queue, RedisQueue)
     leases = queue.lease(10, 30, wait_seconds=30)
@@ -63,11 +73,36 @@ def test_a_job_goes_through_redis_to_whoever_takes_it(dev: Dev, here: Runtime) -
     assert queue.depth().ready == queue.depth().leased == 0
 
 
+def test_what_redis_forgets_the_timers_push_again(dev: Dev, here: Runtime) -> None:
+    queue = here.queues["default"]
+    eventually(lambda: "default" in here.sweeps.read().marks)
+    job_id = submit(dev, "bob@example.com")
+    eventually(lambda: queue.depth().ready == 1)
+    with redis.Redis.from_url(here.settings.queues["default"].rpartition("/")[0]) as server:
+        server.flushall()
+    assert reconcile_dry(dev) == {"default": {"jobs": 1, "renewed": 0, "fault": None}}
+
+    leases = queue.lease(10, 30, wait_seconds=30)
+    assert [decode_ticket(lease.body).job_id for lease in leases] == [job_id]
+    queue.acknowledge(here.worker.handle(queue, leases))
+    job = here.ledger.get(job_id)
+    assert job is not None
+    assert job.state is State.SUCCEEDED
+    assert reconcile_dry(dev) == {}
+
+
+def reconcile_dry(dev: Dev) -> Any:
+    """The jobs that `ringfence reconcile` would give new tickets."""
+    result = CliRunner().invoke(main, ["reconcile", "--older-than", "0s", "--dry-run", "--json"], env=dev.environment())
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["queues"]
+
+
 def test_the_redis_that_is_started_forgets_everything_and_is_gone(tmp_path: Path) -> None:
-    redis = EmbeddedRedis(tmp_path, lambda _reason: None)
-    redis.start()
-    pid = redis.pid
-    redis.stop()
+    embedded = EmbeddedRedis(tmp_path, lambda _reason: None)
+    embedded.start()
+    pid = embedded.pid
+    embedded.stop()
 
     assert not alive(pid)
     assert [path.name for path in tmp_path.iterdir()] == ["redis.log"]
@@ -75,12 +110,12 @@ def test_the_redis_that_is_started_forgets_everything_and_is_gone(tmp_path: Path
 
 def test_a_redis_that_ends_by_itself_is_told(tmp_path: Path) -> None:
     told: SimpleQueue[str] = SimpleQueue()
-    redis = EmbeddedRedis(tmp_path, told.put)
-    redis.start()
-    os.kill(redis.pid, signal.SIGKILL)
+    embedded = EmbeddedRedis(tmp_path, told.put)
+    embedded.start()
+    os.kill(embedded.pid, signal.SIGKILL)
 
     assert "Redis ended" in told.get(timeout=20)
-    redis.stop()
+    embedded.stop()
 
 
 def test_a_redis_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -119,8 +154,12 @@ def test_the_redis_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
 
 
 def eventually_gone(pid: int) -> None:
+    eventually(lambda: not alive(pid))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
-    while alive(pid):
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -207,6 +207,7 @@ def test_a_queue_that_lost_its_memory_is_noticed_and_every_job_of_it_ends_once(l
     assert tickets(here).keys() == set(job_ids)
     assert set(tickets(here, "priority").values()) == {1}
     assert [(each["queue"], each["lost"]) for each in here.telemetry.named("repair_started")] == [("default", what)]
+    assert len(here.telemetry.named("queue_memory_lost")) == (what == "everything")
     (finished,) = here.telemetry.named("repair_finished")
     assert (finished["queues"], finished["renewed"], finished["examined"]) == ("default", 500, 510)
     work(here)

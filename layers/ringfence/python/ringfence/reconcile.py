@@ -31,7 +31,7 @@ from ringfence.poison import bury
 from ringfence.ports import MarkedQueue, Queue, Services, SweepStore, Unmarked
 from ringfence.renewal import Renewer, last_change, renewals_due
 from ringfence.sender import in_parallel
-from ringfence.sweep import Notes, Sweep, begun
+from ringfence.sweep import ALL_LOST, Notes, Sweep, begun
 
 PAGE_ROWS = 500
 """Rows of each segment that are looked at together: the tickets of all of them are pushed within seconds, on SQS too."""
@@ -118,6 +118,9 @@ class Reconciler:
                 return 0
             if self._put(noticed):
                 for queue, what in lost.items():
+                    if what == ALL_LOST:
+                        # Queues tell it as well, but to a process that has just started an empty one is a new one.
+                        self._telemetry.event("queue_memory_lost", queue=queue)
                     self._telemetry.event("repair_started", queue=queue, lost=what, mark=marks[queue], before=seen.marks[queue])
                 return len(lost)
         raise Unavailable("the notes of reconciling keep changing")

@@ -13,6 +13,7 @@ from ringfence.aws.ledger import DynamoLedger
 from ringfence.change import Refused, Written, apply
 from ringfence.errors import Unavailable
 from ringfence.memory.clock import ManualClock
+from ringfence.ports import Group
 from ringfence.testing.given import Given
 from ringfence.testing.sdk_faults import SdkFault, connect_timeout, inject, read_timeout, refused
 
@@ -90,15 +91,37 @@ def test_a_written_row_whose_text_cannot_be_read_just_now_is_found_to_be_ours(
         ("GetItem", lambda ledger: ledger.read_item("Users", {"email": "a"})),
         ("Query", lambda ledger: ledger.due(0, 0, 1)),
         ("Query", lambda ledger: ledger.line("default", 1)),
+        ("Query", lambda ledger: ledger.groups("default", 1)),
         ("Query", lambda ledger: ledger.list_jobs("acme", ["default"])),
     ],
-    ids=["get", "read_item", "due", "line", "list_jobs"],
+    ids=["get", "read_item", "due", "line", "groups", "list_jobs"],
 )
 def test_reads_that_meet_a_throttle_are_unavailable(
     ledger: DynamoLedger, store: Any, operation: str, read: Callable[[DynamoLedger], object]
 ) -> None:
     with inject(store.client, operation, [refused("ThrottlingException")]), pytest.raises(Unavailable):
         read(ledger)
+
+
+@pytest.mark.parametrize(("operation", "left"), [("PutItem", 0), ("UpdateItem", 1), ("DeleteItem", 3)])
+def test_a_group_that_meets_a_throttle_or_loses_its_reply_is_written_again(
+    ledger: DynamoLedger, store: Any, operation: str, left: int
+) -> None:
+    group = Group("default", 1_700_000_000_000, ["a", "b", "c"])
+
+    def write() -> None:
+        ledger.leave_line(group, left) if left else ledger.join_line(group)
+
+    if left:
+        ledger.join_line(group)
+    before = ledger.groups("default", 1)
+    with inject(store.client, operation, [refused("ThrottlingException")]), pytest.raises(Unavailable):
+        write()
+    assert ledger.groups("default", 1) == before
+    with inject(store.client, operation, [read_timeout()]), pytest.raises(Unavailable):
+        write()
+    write()
+    assert [there.left for there in ledger.groups("default", 1)] == ([] if left == 3 else [left])
 
 
 def test_a_denied_claim_is_told_as_it_came(given: Given, ledger: DynamoLedger, store: Any) -> None:

@@ -59,7 +59,9 @@ def tickets(here: MemorySystem, queue: str = "default") -> list[str]:
 
 def parked(here: MemorySystem) -> list[str]:
     """Who stands in line, the first first."""
-    return [job.job_id for job in here.memory_ledger.line("default", 10**6)]
+    rows = [(job.run_at or 0, job.job_id) for job in here.memory_ledger.line("default", 10**6)]
+    groups = [(place, job_id) for group in here.memory_ledger.groups("default", 10**6) for job_id, place in group.waiting]
+    return [job_id for _, job_id in sorted(rows + groups)]
 
 
 def drained(here: MemorySystem, most: int = 10**6, queue: str = "default") -> list[str]:
@@ -168,9 +170,6 @@ def test_what_goes_later_than_the_horizon_is_parked_and_the_rate_never_pauses_fo
     assert here.run_relay() is None
     assert tickets(here) == job_ids[: HORIZON + 1]
     assert parked(here) == job_ids[HORIZON + 1 :]
-    job = here.job(job_ids[-1])
-    assert (job.state, job.in_line) == (State.SCHEDULED, True)
-
     got = over_time(here, 305)
     assert [job_id for _, job_id in got] == job_ids
     assert [at for at, _ in got] == [1_000 * n for n in range(300)], "one each second, from the first to the last"
@@ -249,11 +248,14 @@ def test_a_slow_queue_does_not_keep_a_free_one_in_its_shard_waiting() -> None:
         free += submitted(here, 5, queue="priority")
     order: list[str] = []
     here.memory_queues["priority"].push = watch(order, "free", here.memory_queues["priority"].push)  # type: ignore[method-assign]
-    here.memory_ledger.write = watch(order, "parked", here.memory_ledger.write)  # type: ignore[method-assign]
+    here.memory_ledger.write_many = watch(order, "rows", here.memory_ledger.write_many)  # type: ignore[method-assign]
+    here.memory_ledger.join_line = watch(order, "parked", here.memory_ledger.join_line)  # type: ignore[method-assign]
     assert here.run_relay() is None
     assert tickets(here, "priority") == free
+    assert len(parked(here)) == 10_000 - HORIZON - 1
     assert order.index("parked") > max(index for index, what in enumerate(order) if what == "free")
-    assert order.count("parked") == 10_000 - HORIZON - 1
+    assert order.count("parked") == 99, "a hundred jobs with each write"
+    assert "rows" not in order
 
 
 def watch(order: list[str], what: str, call: Any) -> Any:
@@ -489,16 +491,28 @@ def test_a_record_that_is_read_again_after_its_job_was_released_costs_a_second_t
     assert (here.job(job_id).token, tickets(here)) == (1, [])
 
 
-def test_a_park_that_meets_a_throttle_is_tried_again_and_keeps_its_place() -> None:
-    here = faulty("ledger", lie("write_many", [None] * 25, call=3), paused=True)
-    job_ids = submitted(here, 300)
+@pytest.mark.parametrize(("count", "fault"), [(20, lie("write_many", [None] * 20)), (300, unavailable("join_line", call=2))])
+def test_a_park_that_meets_a_throttle_is_tried_again_and_keeps_its_place(count: int, fault: Fault) -> None:
+    here = faulty("ledger", fault, paused=True)
+    job_ids = submitted(here, count)
     assert here.run_relay() is None
+    assert here.telemetry.named("park_failed")
     assert parked(here) == job_ids
 
 
 def test_a_park_that_fails_holds_its_record_and_what_was_parked_stays_parked() -> None:
+    here = faulty("ledger", lie("write_many", [None] * 20, call=None), paused=True)
+    job_ids = submitted(here, 20)
+    assert here.run_relay() == here.memory_log.read()[0].sequence
+    here.ledger = here.memory_ledger
+    here.build()
+    assert here.run_relay() is None
+    assert parked(here) == job_ids
+
+
+def test_a_group_that_cannot_join_holds_its_record_and_costs_a_second_place_of_those_behind_it() -> None:
     targets: list[str] = []
-    throttled = lie("write_many", [None] * 25, call=None, where=lambda changes: changes[5].job_id in targets)
+    throttled = unavailable("join_line", call=None, where=lambda group: targets[0] in group.job_ids)
     here = faulty("ledger", throttled, paused=True)
     job_ids = submitted(here, 300)
     targets.append(job_ids[130])
@@ -506,8 +520,13 @@ def test_a_park_that_fails_holds_its_record_and_what_was_parked_stays_parked() -
     here.ledger = here.memory_ledger
     here.build()
     assert here.run_relay() is None
-    assert sorted(parked(here)) == sorted(job_ids)
-    assert parked(here)[:125] == job_ids[:125]
+    assert parked(here) == [*job_ids[:100], *job_ids[200:], *job_ids[100:]]
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    here.clock.sleep(1)
+    while here.run_worker(most=400):
+        pass
+    assert {job.token for job in here.memory_ledger.all_jobs()} == {1}
 
 
 @pytest.mark.parametrize("port", ["limiter.reserve", "settings.read", "settings.join_line", "queue:default.depth"])
@@ -559,15 +578,15 @@ def test_a_ticket_refused_by_itself_holds_its_own_record_and_parks_nobody_behind
 
 def test_a_relay_that_runs_out_of_time_keeps_what_it_has_done() -> None:
     here = system(paused=True)
-    job_ids = submitted(here, 1_000)
+    job_ids = [job_id for _ in range(5) for job_id in submitted(here, 500)]
     records = here.memory_log.read()
     calls = iter(range(10**6))
-    unsent = here.relay.handle(records, lambda: 60.0 if next(calls) < len(records) + 2 else 5.0)
+    unsent = here.relay.handle(records, lambda: 60.0 if next(calls) < len(records) + 1 else 5.0)
     done = parked(here)
-    assert 0 < len(done) < 1_000
+    assert 0 < len(done) < 2_500
     assert done == job_ids[: len(done)]
     assert unsent == records[len(done) // 100].sequence
-    assert here.run_relay() is None
+    assert here.relay.handle(records[len(done) // 100 :]) is None
     assert parked(here) == job_ids
 
 
@@ -595,6 +614,118 @@ def test_timers_that_die_between_push_and_clear_cost_a_second_ticket_and_nothing
     while here.run_worker():
         pass
     assert {job.token for job in here.memory_ledger.all_jobs()} == {1}
+
+
+# --- many that stand in line as one ----------------------------------------------------------------------------------
+
+
+def test_groups_and_single_jobs_leave_the_line_in_the_order_in_which_they_came() -> None:
+    here = system(paused=True)
+    job_ids: list[str] = []
+    for count in (1, 230, 3, 150, 20, 26):
+        job_ids += submitted(here, count)
+        here.run_relay()
+    assert parked(here) == job_ids
+    here.queue_settings.change("default", {"paused": False, "rate_per_second": 2.0})
+    here.clock.sleep(5)
+    got = over_time(here, 220)
+    assert [job_id for _, job_id in got] == job_ids
+    ensure_within_rate([at for at, _ in got], 2.0, 1, slack_ms=1_000)
+    assert here.memory_ledger.groups("default", 1) == []
+    assert not here.queue_settings.read("default").line.waiting
+
+
+def test_a_group_that_joined_before_a_single_job_was_seen_goes_before_it() -> None:
+    """The line was looked at, and before its groups are, a relay parks a crowd and then one more."""
+    here = system(paused=True)
+    expected = submitted(here, 3)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    line, looks = here.memory_ledger.line, iter(range(10))
+
+    def a_crowd_and_one_more_join(queue: str, limit: int) -> Any:
+        if next(looks) == 0:
+            for count in (60, 1):
+                expected.extend(submitted(here, count))
+                here.run_relay()
+        return line(queue, limit)
+
+    here.memory_ledger.line = a_crowd_and_one_more_join  # type: ignore[method-assign]
+    here.timers.run()
+    assert tickets(here) == expected
+
+
+def test_who_ended_or_ran_while_standing_in_a_group_gets_no_ticket_and_takes_no_release() -> None:
+    here = system(paused=True)
+    job_ids = submitted(here, 60)
+    here.run_relay()
+    here.gateway.cancel("default", job_ids[0])
+    here.gateway.cancel("default", job_ids[30])
+    here.memory_queues["default"].push([Ticket(ticket_id="stray", job_id=job_ids[31], tenant="default", name="noop")])
+    here.run_worker()
+    assert here.job(job_ids[31]).state is State.SUCCEEDED
+    here.queue_settings.change("default", {"paused": False, "rate_per_second": 1.0})
+    here.clock.sleep(5)
+    got = over_time(here, 70)
+    left = [job_id for job_id in job_ids if job_id not in (job_ids[0], job_ids[30], job_ids[31])]
+    assert [(at, job_id) for at, job_id in got] == [(1_000 * second, job_id) for second, job_id in enumerate(left)]
+
+
+def test_a_group_of_which_nobody_is_left_is_passed_over_and_a_row_that_is_gone_is_told_of() -> None:
+    here = system(paused=True)
+    first, behind = submitted(here, 30), submitted(here, 30)
+    here.run_relay()
+    for job_id in first[:-1]:
+        here.gateway.cancel("default", job_id)
+    del here.memory_ledger._rows[first[-1]]
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    assert tickets(here) == behind
+    assert [event["job_id"] for event in here.telemetry.named("place_given_up")] == first[-1:]
+
+
+def test_timers_that_die_between_the_push_of_a_group_and_its_leaving_cost_second_tickets_and_nothing_else() -> None:
+    here = faulty("ledger", unavailable("leave_line"), paused=True)
+    job_ids = submitted(here, 40)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    here.timers.run()
+    assert (tickets(here), parked(here)) == (job_ids, job_ids)
+    here.timers.run()
+    assert (tickets(here), parked(here)) == (job_ids * 2, [])
+    here.clock.sleep(1)
+    while here.run_worker():
+        pass
+    assert {job.token for job in here.memory_ledger.all_jobs()} == {1}
+
+
+def test_a_group_whose_push_fails_midway_goes_on_from_there() -> None:
+    def refuse_the_last(call: Call) -> list[Ticket]:
+        here.memory_queues["default"].push(call.args[0][:15])
+        return list(call.args[0][15:])
+
+    here = faulty("queue:default", Fault(method="push", act=refuse_the_last, when="instead"), paused=True)
+    job_ids = submitted(here, 40)
+    here.run_relay()
+    here.queue_settings.change("default", {"paused": False})
+    assert here.timers.run()["released"] == 15
+    assert parked(here) == job_ids[15:]
+    here.timers.run()
+    assert tickets(here) == job_ids
+
+
+def test_a_group_that_may_not_go_yet_is_not_written_at_every_look() -> None:
+    here = system(rate_per_second=1.0)
+    submitted(here, 300)
+    here.run_relay()
+    written: list[str] = []
+    here.memory_ledger.leave_line = watch(written, "left", here.memory_ledger.leave_line)  # type: ignore[method-assign]
+    for _ in range(10):
+        here.timers.run()
+    assert written == []
+    here.clock.sleep(1)
+    here.timers.run()
+    assert written == ["left"]
 
 
 def test_a_queue_out_of_reach_does_not_keep_the_line_of_another_waiting() -> None:
@@ -635,13 +766,14 @@ def test_two_runs_of_the_timers_one_after_the_other_release_once() -> None:
 
 def test_the_parked_of_a_queue_that_is_gone_are_dead_with_the_reason() -> None:
     here = system(paused=True)
-    (job_id,) = submitted(here, 1)
-    here.run_relay()
+    for count in (1, 130):
+        submitted(here, count)
+        here.run_relay()
     del here.queues["default"]
     here.build()
     here.timers.run()
-    dead = here.job(job_id)
-    assert (dead.state, dead.error) == (State.DEAD, "there is no queue 'default'")
+    endings = {(job.state, job.error) for job in here.memory_ledger.all_jobs()}
+    assert endings == {(State.DEAD, "there is no queue 'default'")}
     assert not here.queue_settings.read("default").line.waiting
 
 

@@ -348,6 +348,20 @@ def test_a_pause_holds_for_renewed_tickets_too() -> None:
     assert states(here, job_ids) == {State.SUCCEEDED}
 
 
+def test_who_stands_in_line_in_a_group_keeps_the_place_there_and_gets_no_other() -> None:
+    here = System()
+    here.queue_settings.change("default", {"rate_per_second": 1.0})
+    here.clock.sleep(5)
+    job_ids = submitted(here, 300)
+    pushed = len(tickets(here))
+    here.memory_queues["default"].lose()
+    here.timers.run()
+    (first, *_) = here.memory_ledger.groups("default", 10)
+    assert [job_id for job_id, _ in first.waiting] == job_ids[pushed:][: len(first.job_ids)]
+    marked = [job.job_id for job in here.memory_ledger.line("default", 1_000)]
+    assert sorted(marked) == sorted(job_ids[:pushed]), "whose tickets were lost: they stand behind the others now"
+
+
 def test_a_job_that_changes_while_it_is_parked_is_looked_at_again() -> None:
     """A heartbeat gets in first and the mark is refused: were that the end of it, the job had neither mark nor ticket."""
     ids = (f"beat{number}" for number in itertools.count())

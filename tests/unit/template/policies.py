@@ -89,6 +89,8 @@ def _holds(operator: str, wanted: Mapping[str, Any], request: Request) -> bool:
         match operator:
             case "ForAnyValue:StringLike":
                 holds = any(_like(value, pattern) for value in values for pattern in listed(patterns))
+            case "ForAllValues:StringLike":
+                holds = all(any(_like(value, pattern) for pattern in listed(patterns)) for value in values)
             case "StringLike":
                 assert len(values) <= 1, f"{key} has one value"
                 holds = any(_like(value, pattern) for value in values for pattern in listed(patterns))

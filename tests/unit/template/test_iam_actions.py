@@ -92,6 +92,7 @@ ROLES: Mapping[str, Grants] = {
         "logs:CreateLogStream": {"TimersLogs"},
         "logs:PutLogEvents": {"TimersLogs"},
         "dynamodb:BatchGetItem": {"LedgerTable"},
+        "dynamodb:DeleteItem": {"LedgerTable"},
         "dynamodb:GetItem": {"LedgerTable"},
         "dynamodb:PutItem": {"LedgerTable"},
         "dynamodb:Query": {"LedgerTable", "LedgerTable/index/due"},
@@ -127,12 +128,15 @@ def test_there_is_one_role_for_each_function_and_no_other(any_stack: Stack) -> N
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_denies_what_is_said_below_and_only_one_grant_has_a_condition(stack: Stack, role: str) -> None:
+def test_a_role_denies_what_is_said_below_and_only_two_grants_have_a_condition(stack: Stack, role: str) -> None:
     denials = [statement for statement in statements(stack, role) if statement["Effect"] == "Deny"]
     conditions = [each["Condition"] for each in statements(stack, role) if each["Effect"] == "Allow" and "Condition" in each]
 
     assert len(denials) == (2 if role == "WorkerRole" else 1)
-    assert conditions == ([{"StringLike": {"s3:prefix": "modules/*"}}] if role == "WorkerRole" else [])
+    assert conditions == {
+        "TimersRole": [{"ForAllValues:StringLike": {LEADING_KEYS: "queue#*"}}],
+        "WorkerRole": [{"StringLike": {PREFIX: "modules/*"}}],
+    }.get(role, [])
 
 
 # --- API keys ------------------------------------------------------------------------------------------------------------
@@ -169,6 +173,13 @@ def test_a_job_cannot_change_the_pace_of_a_queue(stack: Stack, partition_key: st
         assert not allows(stack, "WorkerRole", on_ledger(action, partition_key))
     assert allows(stack, "WorkerRole", on_ledger("dynamodb:GetItem", partition_key))
     assert allows(stack, "RelayRole", on_ledger("dynamodb:UpdateItem", partition_key))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nobody_deletes_a_job_and_timers_only_what_has_left_a_line(stack: Stack, role: str) -> None:
+    for partition_key in (RandomIds().job(), partition_key_of_quarantine()):
+        assert not allows(stack, role, on_ledger("dynamodb:DeleteItem", partition_key))
+    assert allows(stack, role, on_ledger("dynamodb:DeleteItem", "queue#default")) == (role == "TimersRole")
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -203,6 +203,9 @@ def live_through_everything(here: Deployment) -> None:
     here.request("PATCH", "/v1/queues/priority", {"paused": True})
     here.clock.advance(60)  # by now everybody has heard of it
     here.request("GET", "/v1/queues")
+    parked = here.submit("signup", {"email": "eve@example.com", "name": "Eve"}, queue="priority")
+    here.request("POST", "/v1/jobs", {"jobs": [{"name": "charge", "payload": {}, "queue": "priority"}] * 30})
+    here.relay()
     ended = [
         here.submit("signup", {"email": "ada@example.com", "name": "Ada"}, idempotency_key="k1"),
         here.submit("charge", {"account_id": "a1"}),
@@ -211,7 +214,6 @@ def live_through_everything(here: Deployment) -> None:
     here.submit("signup", {"email": "ada@example.com", "name": "Ada"}, idempotency_key="k1")
     dead = here.submit("signup", {"large": LARGE})
     later = here.submit("signup", {"email": "bob@example.com", "name": "Bob"}, delay_seconds=3600)
-    parked = here.submit("signup", {"email": "eve@example.com", "name": "Eve"}, queue="priority")
     for _ in range(2):  # without rows, and so parked together
         here.submit("charge", {"account_id": "none"}, queue="priority", guarantee="at-least-once")
     cancelled = here.submit("charge", {"account_id": "a1"}, delay_seconds=60)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringfence.errors import Unavailable
-from ringfence.job import Job, Millis
+from ringfence.job import Job, Millis, State
 from ringfence.pace import Pacer
 from ringfence.poison import bury
-from ringfence.ports import Queue, Services
+from ringfence.ports import Group, Queue, Services
 from ringfence.queue_settings import Line, QueueState
 from ringfence.sender import Sender
 
@@ -79,12 +79,17 @@ class Lines:
 
     def _serve(self, queue: str, line: Line) -> Served:
         jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
+        # Looked for after the others: whoever came before one of those, through the same relay, is here by now.
+        for group in self._ledger.groups(queue, 1):
+            jobs = [job for job in jobs if (job.run_at or 0) < group.first_place]
+            if not jobs:
+                return self._serve_group(group)
         if not jobs:
             return Served(0, self._open(queue, line) if line.waiting else self._is_fresh(line))
         waits = self._pacer.call_up(queue, len(jobs))
         called = jobs[: len(waits)]
         sent = self._sender.release(
-            queue, called, [max(wait, self._until(job)) for job, wait in zip(called, waits, strict=True)]
+            queue, called, [max(wait, self._until(job.run_at or 0)) for job, wait in zip(called, waits, strict=True)]
         )
         if sent.pushed:
             self._last_released[queue] = max(job.run_at or 0 for job in sent.pushed)
@@ -92,11 +97,42 @@ class Lines:
             return Served(len(sent.pushed))
         if len(waits) == len(jobs):
             return Served(len(sent.pushed), more=True)
-        return Served(len(sent.pushed), look_again=self._pacer.state(queue).settings.high_water_mark is not None)
+        return self._held_up(queue, len(sent.pushed))
 
-    def _until(self, job: Job) -> Millis:
+    def _serve_group(self, group: Group) -> Served:
+        """Call up those of the first group whose turn it is. Their rows have no marks to clear: that they have left is written
+        on the group, after the push, for a second ticket is harmless and a lost one is not."""
+        queue, standing = group.queue, group.waiting
+        rows = {job.job_id: job for job in self._ledger.peek([job_id for job_id, _ in standing])}
+        jobs = [(rows[job_id], place) for job_id, place in standing if job_id in rows and _waits_for_a_ticket(rows[job_id])]
+        waits = self._pacer.call_up(queue, len(jobs))
+        called = jobs[: len(waits)]
+        sent = self._sender.push(
+            queue,
+            [job for job, _ in called],
+            [max(wait, self._until(place)) for (_, place), wait in zip(called, waits, strict=True)],
+        )
+        gone = len(called) if sent.first_unsent is None else sent.first_unsent
+        next_place = jobs[gone][1] if gone < len(jobs) else group.last_place + 1
+        if next_place > standing[0][1]:
+            self._ledger.leave_line(group, next_place - group.first_place)
+            self._last_released[queue] = next_place - 1
+        for job_id, place in standing:
+            if place < next_place and job_id not in rows:  # ended and expired meanwhile
+                self._services.telemetry.event("place_given_up", job_id=job_id, queue=queue)
+        if gone < len(called):
+            return Served(len(sent.pushed))
+        if gone == len(jobs):
+            return Served(len(sent.pushed), more=True)
+        return self._held_up(queue, len(sent.pushed))
+
+    def _held_up(self, queue: str, released: int) -> Served:
+        """Nobody else is called up now; room below a high-water mark may come at any moment."""
+        return Served(released, look_again=self._pacer.state(queue).settings.high_water_mark is not None)
+
+    def _until(self, place: Millis) -> Millis:
         """Where places are given out faster than one a millisecond, a place is a little ahead of the clock."""
-        return max(0, (job.run_at or 0) - self._clock.now())
+        return max(0, place - self._clock.now())
 
     def _open(self, queue: str, line: Line) -> bool:
         """Open a line that was found empty, unless somebody may be about to stand in it. Returns whether to look again."""
@@ -121,9 +157,17 @@ class Lines:
     def _bury_all(self, queue: str, line: Line, has_time: Callable[[], bool]) -> None:
         """The line of a queue that no longer exists: each job is dead with the reason."""
         while line.waiting and has_time():
-            jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
-            if not jobs:
+            job_ids = [job.job_id for job in self._ledger.line(queue, CALLED_UP_TOGETHER)]
+            groups = self._ledger.groups(queue, 1)
+            if not job_ids and not groups:
                 self._pacer.open_line(queue, line.last_place, self._clock.now())
                 return
-            for job in jobs:
-                bury(job.job_id, f"there is no queue {queue!r}", self._services)
+            for job_id in [*job_ids, *(job_id for group in groups for job_id, _ in group.waiting)]:
+                bury(job_id, f"there is no queue {queue!r}", self._services)
+            for group in groups:
+                self._ledger.leave_line(group, len(group.job_ids))
+
+
+def _waits_for_a_ticket(job: Job) -> bool:
+    """Whether nothing has become of a job in a group: else it was claimed, cancelled or put off, and has its own way."""
+    return job.state is State.QUEUED and job.token == 0

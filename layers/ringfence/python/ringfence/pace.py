@@ -1,9 +1,11 @@
 """How many tickets may go into a queue now, how soon, and who has to stand in line.
 
 Three things hold a queue's tickets back: its rate, its high-water mark, and a pause. What a rate holds back for less than the
-horizon is pushed with that delay. Everything else is parked: the job gets a place in the queue's line and waits on its row
-until timers call it up, at the pace of *that* moment, so a changed rate holds for the parked as well. While anybody stands in
-line, newcomers join behind: none overtakes.
+horizon is pushed with that delay. Everything else is parked: the job gets a place in the queue's line and waits there until
+timers call it up, at the pace of *that* moment, so a changed rate holds for the parked as well. While anybody stands in line,
+newcomers join behind: none overtakes. A few are parked on their rows, which then are ``scheduled``; many that come together
+stand in line as groups of a hundred, one item each, their rows ``queued`` as they were: a write for each of ten thousand rows
+would keep every other queue of the shard waiting, and use up what the table takes in a second several times over.
 
 What is promised of order: jobs of one `ordering_key` lie in one shard of the log, are parked in its order and released in the
 order of the line. What is not: an order between shards; an order among workers, where two jobs of a queue run at the same

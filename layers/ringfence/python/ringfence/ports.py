@@ -211,6 +211,28 @@ class Unmarked:
     """Where the next page begins; None: there is no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that joined the line of a queue together and wait there as one item, their rows as the gateway left them: ten
+    thousand jobs are parked by a hundred writes, and cost as much again when they go."""
+
+    queue: str
+    first_place: Millis
+    """Of the first in the group; each other one stands a place behind the one before. No two groups of a queue share it."""
+    job_ids: Sequence[str]
+    left: int = 0
+    """How many of them, from the first, have left it."""
+
+    @property
+    def last_place(self) -> Millis:
+        return self.first_place + len(self.job_ids) - 1
+
+    @property
+    def waiting(self) -> list[tuple[str, Millis]]:
+        """Those who have not left, and their places."""
+        return [(job_id, self.first_place + index) for index, job_id in enumerate(self.job_ids)][self.left :]
+
+
 class Ledger(Protocol):
     """Who may write. Every method raises `Unavailable` when the store is throttled, in conflict or out of reach; sending the
     very same `Change` again is then always safe (its ``write_id`` tells an own write from somebody else's)."""
@@ -264,6 +286,19 @@ class Ledger(Protocol):
     def line(self, queue: str, limit: int) -> list[Job]:
         """The jobs parked in this queue's line, the first first, their texts as in `peek`; one that was parked a moment ago may
         be missing. May end before ``limit`` though there are more, but is empty only when the line is."""
+        ...
+
+    def join_line(self, group: Group) -> None:
+        """Keep a group in line. The same group again changes nothing."""
+        ...
+
+    def groups(self, queue: str, limit: int) -> list[Group]:
+        """The first groups in this queue's line, the first first, strongly consistent."""
+        ...
+
+    def leave_line(self, group: Group, left: int) -> None:
+        """So many of the group, from the first, have left it; all of them, and it is gone. Fewer than it is known of already
+        changes nothing."""
         ...
 
     def list_jobs(

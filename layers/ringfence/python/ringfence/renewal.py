@@ -11,6 +11,9 @@ from ringfence.pace import Pacer
 from ringfence.ports import Queue, Services
 from ringfence.sender import Sender
 
+GROUPS_AT_MOST = 100_000
+"""Of one queue: ten million parked jobs."""
+
 LOOKS = 5
 """How often a job is looked at again that changed while it was to be parked."""
 
@@ -54,7 +57,8 @@ class Renewer:
         return renewed
 
     def _renew_paced(self, queue: str, jobs: Sequence[Job], has_time: Callable[[], bool]) -> bool:
-        left = jobs
+        in_groups = self._standing_in_groups(queue)
+        left: Sequence[Job] = [job for job in jobs if job.job_id not in in_groups]
         for _ in range(LOOKS):
             now = self._services.clock.now()
             later = [job for job in left if job.run_at is not None and job.run_at > now]
@@ -71,6 +75,12 @@ class Renewer:
             if not left:
                 return True
         return False
+
+    def _standing_in_groups(self, queue: str) -> set[str]:
+        """Jobs that get a ticket when their turn in line comes, though no mark on their rows says so. Read anew each time: who
+        has left since the last time may have lost his ticket."""
+        groups = self._services.ledger.groups(queue, GROUPS_AT_MOST)
+        return {job_id for group in groups for job_id, _ in group.waiting}
 
     def _mark(self, job: Job, run_at: Millis, due_id: str) -> Change:
         return transitions.mark_again(job, write_id=self._services.ids.mark(), run_at=run_at, due_id=due_id)

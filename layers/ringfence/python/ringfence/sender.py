@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 from ringfence import transitions
 from ringfence.change import Change, Refused, Written
 from ringfence.errors import Unavailable
-from ringfence.job import LINE_MARK, Job, Millis
+from ringfence.job import LINE_MARK, Guarantee, Job, Millis
 from ringfence.pace import Pacer
-from ringfence.ports import Queue, Services
+from ringfence.ports import Group, Queue, Services
 from ringfence.retry import Backoff, Pauses
 from ringfence.wire import JobRecord, new_ticket
 
@@ -24,6 +24,12 @@ WRITTEN_TOGETHER = 25
 
 PARKED_TOGETHER = AT_ONCE * WRITTEN_TOGETHER
 """Jobs parked between two looks at the time."""
+
+ALONE_AT_MOST = WRITTEN_TOGETHER
+"""So many newcomers are parked on their rows, which takes one call. More of them stand in line as groups."""
+
+GROUP_JOBS = 100
+"""Jobs that stand in line as one: as many as are called up together."""
 
 PARK_ROUNDS = 4
 PARK_BACKOFF = Backoff(base_seconds=0.1, cap_seconds=1.0)
@@ -120,7 +126,44 @@ class Sender:
         except Unavailable as fault:
             self._tell_failed(queue, len(jobs), fault)
             return 0
+        if _may_stand_together(jobs):
+            return self._join_as_groups(queue, [job.job_id for job in jobs], places, has_time)
         return self._park(queue, jobs, [(place, LINE_MARK + self._ids.mark()) for place in places], park, has_time)
+
+    def _join_as_groups(
+        self, queue: str, job_ids: Sequence[str], places: Sequence[Millis], has_time: Callable[[], bool]
+    ) -> int:
+        """Let many jobs stand in line without a write to each one's row, for which the shard would have to wait. Returns how
+        many, from the first, stand there."""
+        starts = range(0, len(job_ids), GROUP_JOBS)
+        groups = [Group(queue, places[start], job_ids[start : start + GROUP_JOBS]) for start in starts]
+        for start in range(0, len(groups), AT_ONCE):
+            if not has_time():
+                return start * GROUP_JOBS
+            together = groups[start : start + AT_ONCE]
+            left = self._join_line(queue, together)
+            count = sum(len(group.job_ids) for group in together if group not in left)
+            self._telemetry.event("jobs_parked", queue=queue, count=count)
+            if left:
+                return groups.index(left[0]) * GROUP_JOBS
+        return len(job_ids)
+
+    def _join_line(self, queue: str, groups: Sequence[Group]) -> Sequence[Group]:
+        """Those that could not be written, though it was tried again."""
+        left = groups
+        pauses = Pauses(PARK_BACKOFF, self._services.clock, self._services.random_source, tries=PARK_ROUNDS)
+        while left := [group for group, joined in zip(left, in_parallel(self._join, left), strict=True) if not joined]:
+            self._telemetry.event("park_failed", queue=queue, count=sum(len(group.job_ids) for group in left))
+            if not pauses.another_try():
+                break
+        return left
+
+    def _join(self, group: Group) -> bool:
+        try:
+            self._ledger.join_line(group)
+        except Unavailable:
+            return False
+        return True
 
     def _park(
         self,
@@ -169,6 +212,11 @@ class Sender:
 
     def _tell_failed(self, queue: str, count: int, fault: Unavailable) -> None:
         self._telemetry.event("push_failed", queue=queue, count=count, reason=str(fault))
+
+
+def _may_stand_together(jobs: Sequence[JobRecord] | Sequence[Job]) -> bool:
+    """Whether these are many newcomers who have rows, with nothing marked on them."""
+    return len(jobs) > ALONE_AT_MOST and all(isinstance(job, JobRecord) and job.guarantee is Guarantee.ONCE for job in jobs)
 
 
 def _delay_seconds(waits: Sequence[Millis]) -> float | list[float]:

@@ -13,6 +13,7 @@ from ringfence.aws.dynamo_calls import calling, get_all
 from ringfence.aws.effects import deserialized, serialized, transact_action
 from ringfence.aws.expressions import Placeholders
 from ringfence.aws.failures import code_of
+from ringfence.aws.groups import Groups
 from ringfence.aws.line import LineReader
 from ringfence.aws.listing import Listing
 from ringfence.aws.many_writes import ManyWrites
@@ -26,7 +27,7 @@ from ringfence.errors import Rejected, RingfenceError
 from ringfence.itemvalues import BAD_EFFECT
 from ringfence.job import Job, Millis, State
 from ringfence.listing import Query
-from ringfence.ports import Clock, DueMark, Page, Unmarked
+from ringfence.ports import Clock, DueMark, Group, Page, Unmarked
 
 
 class DynamoLedger:
@@ -39,6 +40,7 @@ class DynamoLedger:
         self._listing = Listing(client, table_name, clock)
         self._lines = LineReader(client, table_name, clock)
         self._unmarked = UnmarkedReader(client, table_name)
+        self._groups = Groups(client, table_name)
         self._many = ManyWrites(client, table_name, clock, alone=self._write_alone, judged=self._judged)
 
     # --- registering -------------------------------------------------------------------------------------------------
@@ -129,6 +131,18 @@ class DynamoLedger:
     def line(self, queue: str, limit: int) -> list[Job]:
         """Who stands in line, the first first. See `ports.Ledger.line`."""
         return self._lines.first(queue, limit)
+
+    def join_line(self, group: Group) -> None:
+        """Let many stand in line as one. See `ports.Ledger.join_line`."""
+        self._groups.put(group)
+
+    def groups(self, queue: str, limit: int) -> list[Group]:
+        """The first groups in line. See `ports.Ledger.groups`."""
+        return self._groups.first(queue, limit)
+
+    def leave_line(self, group: Group, left: int) -> None:
+        """Some of a group have left it, or all. See `ports.Ledger.leave_line`."""
+        self._groups.leave(group, left)
 
     def list_jobs(
         self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50

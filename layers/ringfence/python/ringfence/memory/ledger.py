@@ -15,7 +15,7 @@ from ringfence.ids import shard_of
 from ringfence.job import Job, Millis, State
 from ringfence.listing import Position, Query, page_of
 from ringfence.memory.user_tables import UserTables
-from ringfence.ports import DUE_SHARDS, Clock, DueMark, Page, Unmarked
+from ringfence.ports import DUE_SHARDS, Clock, DueMark, Group, Page, Unmarked
 
 TOKENS_REMEMBERED = 10_000
 
@@ -29,6 +29,7 @@ class MemoryLedger:
     def __init__(self, clock: Clock, tables: Mapping[str, Sequence[str]] | None = None) -> None:
         self._clock = clock
         self._rows: dict[str, Job] = {}
+        self._groups: dict[tuple[str, Millis], Group] = {}
         self._tables = UserTables(tables or {})
         self._done: dict[str, tuple[Change, tuple[Effect, ...]]] = {}
         self._lock = threading.RLock()
@@ -108,6 +109,29 @@ class MemoryLedger:
         with self._lock:
             parked = [job for job in self._rows.values() if job.in_line and job.queue == queue]
         return heapq.nsmallest(limit, parked, key=lambda job: (job.run_at, job.created_at))
+
+    def join_line(self, group: Group) -> None:
+        """See `ports.Ledger.join_line`."""
+        with self._lock:
+            self._groups.setdefault((group.queue, group.first_place), group)
+
+    def groups(self, queue: str, limit: int) -> list[Group]:
+        """See `ports.Ledger.groups`."""
+        with self._lock:
+            there = [group for group in self._groups.values() if group.queue == queue]
+        return heapq.nsmallest(limit, there, key=lambda group: group.first_place)
+
+    def leave_line(self, group: Group, left: int) -> None:
+        """See `ports.Ledger.leave_line`."""
+        key = group.queue, group.first_place
+        with self._lock:
+            there = self._groups.get(key)
+            if there is None or left <= there.left:
+                return
+            if left < len(there.job_ids):
+                self._groups[key] = dataclasses.replace(there, left=left)
+            else:
+                del self._groups[key]
 
     def list_jobs(
         self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50

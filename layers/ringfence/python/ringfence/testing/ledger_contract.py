@@ -15,7 +15,7 @@ from ringfence.memory.clock import ManualClock
 from ringfence.ports import Ledger
 from ringfence.testing.given import Given
 from ringfence.testing.ledger_effects import LedgerEffects
-from ringfence.testing.ledger_line import LedgerLine, LedgerManyChanges
+from ringfence.testing.ledger_line import LedgerGroups, LedgerLine, LedgerManyChanges
 from ringfence.testing.ledger_listing import LedgerDue, LedgerListing, LedgerRegistering
 from ringfence.testing.ledger_texts import LedgerTexts
 from ringfence.testing.ledger_transitions import LedgerTransitions
@@ -30,6 +30,7 @@ class LedgerContract(
     LedgerEffects,
     LedgerValues,
     LedgerDue,
+    LedgerGroups,
     LedgerLine,
     LedgerManyChanges,
     LedgerListing,

@@ -10,7 +10,7 @@ from ringfence import transitions
 from ringfence.change import Change, Refused, Written, apply
 from ringfence.ids import shard_of
 from ringfence.job import LINE_MARK, Job, Millis, State
-from ringfence.ports import DUE_SHARDS, Ledger
+from ringfence.ports import DUE_SHARDS, Group, Ledger
 from ringfence.testing.given import Given
 from ringfence.wire import JobRecord
 
@@ -123,6 +123,62 @@ class LedgerLine:
         job = given.queued()
         change = parking(given, job, given.clock.now())
         assert ledger.write(change) == ledger.write(change) == Written(apply(change, job))
+
+
+class LedgerGroups:
+    """Jobs that stand in line as one."""
+
+    @pytest.fixture
+    def queue(self, given: Given) -> str:
+        """A queue that no other test parks jobs of."""
+        return f"q#%{given.mark()}"
+
+    def _group(self, given: Given, queue: str, count: int, *, behind: Millis = 0) -> Group:
+        job_ids = [f"job-{given.mark()}" for _ in range(count)]
+        return Group(queue, given.clock.now() + behind, job_ids)
+
+    def test_the_first_group_is_the_one_with_the_first_place(self, given: Given, ledger: Ledger, queue: str) -> None:
+        groups = [self._group(given, queue, 3, behind=behind) for behind in (0, 3, 9_999_999_999)]
+        for group in (groups[1], groups[2], groups[0]):
+            ledger.join_line(group)
+        assert ledger.groups(queue, 10) == groups
+        assert ledger.groups(queue, 2) == groups[:2]
+        assert ledger.groups(queue + "x", 10) == []
+        assert ledger.groups(queue[:-1], 10) == []
+        assert ledger.line(queue, 10) == []
+
+    def test_a_group_tells_who_waits_and_in_what_places(self, given: Given, ledger: Ledger, queue: str) -> None:
+        group = self._group(given, queue, 4)
+        ledger.join_line(group)
+        (there,) = ledger.groups(queue, 1)
+        assert there.waiting == [(job_id, group.first_place + index) for index, job_id in enumerate(group.job_ids)]
+        ledger.leave_line(there, 3)
+        (there,) = ledger.groups(queue, 1)
+        assert there.waiting == [(group.job_ids[3], group.first_place + 3)]
+        assert (there.first_place, there.last_place) == (group.first_place, group.first_place + 3)
+
+    def test_who_has_left_does_not_come_back(self, given: Given, ledger: Ledger, queue: str) -> None:
+        """Neither by the same group once more, nor by somebody who knows of fewer."""
+        group = self._group(given, queue, 4)
+        ledger.join_line(group)
+        ledger.leave_line(group, 2)
+        ledger.join_line(group)
+        ledger.leave_line(group, 1)
+        assert [there.left for there in ledger.groups(queue, 1)] == [2]
+
+    def test_a_group_that_all_have_left_is_gone(self, given: Given, ledger: Ledger, queue: str) -> None:
+        group, behind = self._group(given, queue, 2), self._group(given, queue, 2, behind=2)
+        ledger.join_line(group)
+        ledger.join_line(behind)
+        ledger.leave_line(group, 2)
+        ledger.leave_line(group, 1)
+        ledger.leave_line(group, 2)
+        assert ledger.groups(queue, 10) == [behind]
+
+    def test_a_hundred_jobs_with_the_longest_ids_fit(self, given: Given, ledger: Ledger, queue: str) -> None:
+        group = Group(queue, given.clock.now(), [f"{number:064}" for number in range(100)])
+        ledger.join_line(group)
+        assert ledger.groups(queue, 1) == [group]
 
 
 class LedgerManyChanges:

@@ -152,6 +152,17 @@ def test_an_unregistered_record_in_the_log_is_registered_and_run(client: Client,
     assert row.state is State.SUCCEEDED
 
 
+def test_a_job_without_a_row_gets_one_when_it_dies_and_is_redriven_like_any_other(client: Client, here: Runtime) -> None:
+    payload = {"email": unique("grace"), "name": "Grace"}
+    job_id = client.submit("signup", payload, guarantee="at-least-once").job_id
+    dead = soon(lambda: here.ledger.get(job_id), "a row of the job whose effects are refused")
+    assert (dead.state, dead.token, jsontext.sha256(dead.payload or "")) == (State.DEAD, 0, dead.payload_sha256)
+    assert "guarantee at-least-once" in str(dead.error)
+    client.redrive(job_id)
+    ended = client.wait(job_id, timeout_seconds=60)
+    assert (ended.state, ended.token, ended.payload) == ("succeeded", 1, payload)
+
+
 def test_a_delayed_job_is_not_early_and_a_dead_one_is_redriven_with_a_mended_payload(client: Client, here: Runtime) -> None:
     delayed = client.submit("signup", {"email": unique("later"), "name": "L"}, delay_seconds=2)
     wrong = client.submit("signup", {"email": 7})

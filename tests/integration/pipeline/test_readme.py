@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,10 +47,25 @@ def test_the_curl_lines_answer_what_their_comments_say(dev: Dev) -> None:
     assert first == repeated
 
 
-def test_the_command_lines_work_as_printed(dev: Dev) -> None:
-    for line in block("sh", "ringfence submit signup --payload").strip().splitlines():
+@pytest.mark.parametrize("having", ["ringfence submit signup --payload", "ringfence queues priority --rate"])
+def test_the_command_lines_work_as_printed(dev: Dev, having: str) -> None:
+    for line in block("sh", having).strip().splitlines():
         printed = line.replace(".venv/bin/ringfence", str(RINGFENCE))
         assert run(["bash", "-c", printed], dev)
+
+
+def test_the_pace_of_a_queue_is_changed_as_printed(dev: Dev) -> None:
+    told = run(["bash", "-euo", "pipefail"], dev, block("sh pace", "rate_per_second"))
+    assert [int(status) for status in re.findall(r"HTTP/1\.1 (\d+)", told)] == [200, 200, 200, 200, 200, 202]
+    shown = [(each["rate_per_second"], each["burst"], each["high_water_mark"], each["paused"]) for each in queues_in(told)]
+    assert shown == [(1.0, 3, None, False), (1.0, 3, 5000, False), (1.0, 3, 5000, True), (None, 1, None, False)]
+    assert '"state":"succeeded"' in told.replace(" ", "")
+    assert '"state":"scheduled"' in told.replace(" ", "")
+
+
+def queues_in(told: str) -> list[dict[str, Any]]:
+    """The documents of queues among some answers."""
+    return [json.loads(document) for document in re.findall(r'\{"name": ?"priority".*?"parked": ?\w+\}', told)]
 
 
 def test_a_dead_job_is_mended_as_printed(dev: Dev, tmp_path: Path) -> None:

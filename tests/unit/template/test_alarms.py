@@ -19,7 +19,7 @@ from .conftest import Stack
 ALARMS = {
     "RelayIsBehind", "BatchesAreGivenUp", "LastResortIsUsed", "JobsAreDead",
     "QuarantineIsUsed", "LateWritesAreRefused", "GatewayAnswers5xx", "FunctionsFail", "FunctionsAreThrottled",
-    "LedgerThrottles",
+    "LedgerThrottles", "PushesFail", "QueueMemoryIsLost",
 }  # fmt: skip
 FUNCTIONS = {"GatewayFunction", "RelayFunction", "WorkerFunction", "TimersFunction"}
 
@@ -92,7 +92,9 @@ def test_jobs_metrics_are_written_by_the_code_under_this_stacks_name(any_stack: 
     for _, name, dimensions in watched:
         assert name in written
         assert all(dimensions == {"service": environment["POWERTOOLS_SERVICE_NAME"]} for environment in environments)
-    expected = ["DeadJobs", "LateWritesRefused", "Quarantined"] if alarms(any_stack) else []
+    expected = (
+        ["DeadJobs", "FailedPushes", "LateWritesRefused", "Quarantined", "QueueMemoriesLost"] if alarms(any_stack) else []
+    )
     assert sorted(name for _, name, _ in watched) == expected
 
 

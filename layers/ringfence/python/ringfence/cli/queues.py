@@ -28,7 +28,7 @@ HEADINGS = ("queue", "ready", "leased", "delayed", "rate", "burst", "high water"
 def queues(client: Client, output: Output, name: str | None, **settings: Any) -> None:
     """Show the queues, or one; or change the pace of one.
 
-    A change is in force within five seconds. It needs a key with the scope operate.
+    A change is in force within five seconds. It needs a key with the scope admin.
     """
     named = {"rate": "rate_per_second", "high_water": "high_water_mark"}
     changes: dict[str, Any] = {named.get(option, option): value for option, value in settings.items() if value is not None}

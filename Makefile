@@ -39,6 +39,12 @@ lint: $(READY) ## Style, types, architecture and the template
 	@rm -f .lint-imports.log
 	$(BIN)/cfn-lint template.yaml
 
+audit: $(READY) ## Known vulnerabilities in what is locked; asks pypi.org, so it is no part of make test
+	$(BIN)/uv export --locked --all-extras --all-groups --no-emit-project --no-annotate --quiet --format requirements.txt > .audit.txt
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r .audit.txt
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r layers/ringfence/python/ringfence/local/ministack.lock.txt
+	@rm -f .audit.txt
+
 fix: $(READY) ## Format and mend what can be mended by itself
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
@@ -46,4 +52,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-all lint fix clean
+.PHONY: help env demo test test-all lint audit fix clean

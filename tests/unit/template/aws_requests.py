@@ -8,7 +8,7 @@ from typing import Any
 
 from .policies import LEADING_KEYS, Request
 
-_OF_TRANSACTION = {
+OF_TRANSACTION = {
     "Put": "PutItem",
     "Update": "UpdateItem",
     "Delete": "DeleteItem",
@@ -40,7 +40,7 @@ def requests_of(service: str, operation: str, parameters: Mapping[str, Any]) -> 
         case "dynamodb", "TransactWriteItems":
             for action in parameters["TransactItems"]:
                 ((kind, arguments),) = action.items()
-                yield _on_items(_OF_TRANSACTION[kind], arguments["TableName"], arguments.get("Key") or arguments["Item"])
+                yield _on_items(OF_TRANSACTION[kind], arguments["TableName"], arguments.get("Key") or arguments["Item"])
         case "dynamodb", "GetItem" | "PutItem" | "UpdateItem" | "DeleteItem":
             yield _on_items(operation, parameters["TableName"], parameters.get("Key") or parameters["Item"])
         case "sqs", "GetQueueUrl":

@@ -5,19 +5,23 @@ No emulator asks IAM, so nothing else would tell before the first deployment.
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from moto import mock_aws
 
+from ringfence import aws
 from ringfence.aws import clients
 from ringfence.aws.events import reads_from_event
+from ringfence.effects import Effect
 from ringfence.http import api
 from ringfence.http.auth import SCOPES, new_key
 from ringfence.job import Guarantee
@@ -28,7 +32,7 @@ from ringfence.settings import Settings
 from ringfence.testing.memory_api import event_of
 from ringfence.wire import JobRecord, encode_records, encode_ticket, new_ticket
 
-from .aws_requests import requests_of
+from .aws_requests import OF_TRANSACTION, requests_of
 from .conftest import Stack, rendered
 from .policies import Request, allows
 from .test_iam_actions import granted
@@ -56,6 +60,7 @@ class Deployment:
     def __init__(self, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stack, self.clock = stack, ManualClock()
         self.calls: list[tuple[str, Request]] = []
+        self.operations: set[tuple[str, str]] = set()
         self._role: str | None = None
         self._read_so_far: str | None = None
         self._create(stack)
@@ -164,6 +169,7 @@ class Deployment:
     def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
         if self._role is not None:
             service = str(model.service_model.service_name)
+            self.operations.add((service, model.name))
             self.calls += [(self._role, request) for request in requests_of(service, model.name, params)]
 
 
@@ -268,14 +274,78 @@ def test_every_call_of_a_function_is_allowed_by_its_role(calls: list[tuple[str, 
     assert refused == set()
 
 
-@pytest.mark.parametrize("role", ["GatewayRole", "RelayRole", "TimersRole"])
+@pytest.mark.parametrize("role", ["GatewayRole", "RelayRole", "WorkerRole", "TimersRole"])
 def test_a_role_grants_nothing_that_its_function_does_not_call(
     calls: list[tuple[str, Request]], stack: Stack, role: str
 ) -> None:
-    """But for what Lambda does with it: logs, traces, reading the log and keeping what the mapping gives up. The worker's is
-    left out: what of it is used, jobs decide."""
+    """But for what Lambda does with it: logs, traces, reading the log and the queues, keeping what a mapping gives up; and for
+    what the worker's jobs may ask for, each of them or none."""
     used = {(request.action, request.resource) for by, request in calls if by == role}
     given = {(action, resource) for action, resources in granted(stack, role).items() for resource in resources}
-    by_lambda = ("logs:", "xray:", *(("kinesis:", "s3:") if role == "RelayRole" else ()))
+    by_others = BY_LAMBDA | BY_LAMBDA_FOR.get(role, set()) | (by_jobs(stack) if role == "WorkerRole" else set())
 
-    assert {grant for grant in given - used if not grant[0].startswith(by_lambda)} == set()
+    def is_for_others(action: str, resource: str) -> bool:
+        return not by_others.isdisjoint({action.partition(":")[0], action, (action, resource)})
+
+    assert {grant for grant in given - used if not is_for_others(*grant)} == set()
+
+
+BY_LAMBDA = {"logs", "xray"}
+BY_LAMBDA_FOR = {
+    "RelayRole": {"kinesis", "s3"},
+    "WorkerRole": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
+}
+"""https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-create.html and
+https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
+
+
+def by_jobs(stack: Stack) -> set[Any]:
+    """What a job may ask for and the examples do not; and `ringfence worker`, which may run as this role."""
+    effects = {(action, table) for action in OF_JOBS for table in EXAMPLE_KEYS}
+    return effects | {
+        ("dynamodb:ConditionCheckItem", "LedgerTable"),  # `ctx.write`
+        ("s3:GetObject", "Bucket/modules/*"),
+        ("s3:ListBucket", "Bucket"),
+        *(("sqs:SendMessage", queue) for queue in stack.queues.values()),
+        *(("sqs:GetQueueUrl", queue) for queue in stack.queues.values()),
+    }
+
+
+OF_JOBS = {f"dynamodb:{operation}" for operation in (*OF_TRANSACTION.values(), "GetItem")}
+"""What effects are made of, and a read."""
+
+
+def test_jobs_may_do_to_their_tables_what_the_context_offers_and_nothing_else(stack: Stack) -> None:
+    grants = granted(stack, "WorkerRole")
+    assert {kind.__name__ for kind in get_args(Effect)} == {name.replace("ConditionCheck", "Check") for name in OF_TRANSACTION}
+    for table in EXAMPLE_KEYS:
+        assert {action for action, resources in grants.items() if table in resources} == OF_JOBS
+
+
+def test_every_call_in_the_code_is_among_those_that_were_made(deployment: Deployment, calls: list[tuple[str, Request]]) -> None:
+    """One that nothing above leads to would be held against no role."""
+    made = {operation for _, operation in deployment.operations}
+    named = set(operations_in_the_code())
+
+    assert named > {"PutRecords", "SendMessageBatch", "TransactWriteItems"}
+    assert named - made == OF_OPERATORS
+
+
+OF_OPERATORS = {"GetQueueUrl"}
+"""Called by a process with credentials of its own, which names its queues otherwise than template.yaml does."""
+
+
+def operations_in_the_code() -> Iterator[str]:
+    """The operation of each call of a method that a client of boto3 has, whatever the client is called."""
+    methods: dict[str, str] = {}
+    for service in SERVICES:
+        methods |= clients.client(service).meta.method_to_api_mapping
+    generic = {"close", "get_paginator", "get_waiter", "can_paginate", "generate_presigned_url"}
+    for file in Path(aws.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in methods.keys() - generic
+                and "client" in ast.unparse(node.value)
+            ):
+                yield methods[node.attr]

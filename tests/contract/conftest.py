@@ -13,10 +13,14 @@ import pytest
 import yaml
 from botocore.config import Config
 from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.dynamodb.models import dynamodb_backends
 
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.memory.clock import ManualClock
 from ringfence.testing.given import Given
+
+REGION = "eu-central-1"
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 
@@ -65,19 +69,28 @@ def moto_is_in_this_process(no_emulator_given: None) -> None:
 
 @pytest.fixture(scope="session")
 def dynamodb_client() -> Any:
-    """One client for all tests, for building one takes longer than most of them; what it talks to is fresh in each.
+    """One client for all tests, for building one takes longer than most of them; what it talks to is empty in each.
 
     It sends once and never again: what a repetition meets is for the tests to say.
     """
-    session = boto3.session.Session("testing", "testing", region_name="eu-central-1")
+    session = boto3.session.Session("testing", "testing", region_name=REGION)
     once = Config(retries={"mode": "standard", "total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
     return session.client("dynamodb", config=once)
 
 
-@pytest.fixture
-def store(dynamodb_client: Any, ledger_definition: Mapping[str, Any]) -> Iterator[Store]:
+@pytest.fixture(scope="module")
+def tables(dynamodb_client: Any, ledger_definition: Mapping[str, Any]) -> Iterator[Store]:
+    """Made once for all tests of a module, for that takes as long as five of their calls."""
     with mock_aws():
         yield _with_tables(dynamodb_client, ledger_definition)
+
+
+@pytest.fixture
+def store(tables: Store) -> Store:
+    """The tables, with nothing in them."""
+    for name in (tables.ledger_table, *tables.user_tables.values()):
+        dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables[name].items.clear()
+    return tables
 
 
 class OneAtATime:

@@ -13,13 +13,15 @@ from ringfence.memory.clock import ManualClock
 from ringfence.ports import Log
 from ringfence.testing.log_contract import LogContract, Stored
 
+SESSION = boto3.session.Session("testing", "testing", region_name="us-east-1")
+
 
 @pytest.mark.parametrize("shards", [1, 3], scope="class")
 class TestKinesisLog(LogContract):
     @pytest.fixture
     def client(self, shards: int) -> Iterator[Any]:
         with mock_aws():
-            client = boto3.session.Session("testing", "testing", region_name="us-east-1").client("kinesis")
+            client = SESSION.client("kinesis")
             client.create_stream(StreamName="log", ShardCount=shards)
             yield client
 

@@ -13,6 +13,8 @@ from ringfence.memory.clock import ManualClock
 from ringfence.ports import Queue
 from ringfence.testing.queue_contract import PassSeconds, QueueContract
 
+SESSION = boto3.session.Session("testing", "testing", region_name="us-east-1")
+
 
 class TestSqsQueue(QueueContract):
     @pytest.fixture
@@ -27,7 +29,7 @@ class TestSqsQueue(QueueContract):
         monkeypatch.setattr(moto.sqs.models, "unix_time", lambda: clock.now() / 1000)
         monkeypatch.setattr(moto.sqs.models, "unix_time_millis", lambda: clock.now() + next(looks) / 1000)
         with mock_aws():
-            client = boto3.session.Session("testing", "testing", region_name="us-east-1").client("sqs")
+            client = SESSION.client("sqs")
             url = client.create_queue(QueueName="default")["QueueUrl"]
             yield SqsQueue(client, "default", url, clock=clock)
 

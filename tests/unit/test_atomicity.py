@@ -14,6 +14,8 @@ from ringfence.testing.atomicity import anomalies
 
 Call = Callable[..., Any]
 
+SESSION = boto3.session.Session("testing", "testing", region_name="us-east-1")
+
 
 class Bed:
     """A boto3 client of moto's, one call at a time, with one operation that does something else."""
@@ -34,9 +36,8 @@ class Bed:
 
 @pytest.fixture
 def clients() -> Iterator[tuple[Any, Any]]:
-    session = boto3.session.Session("testing", "testing", region_name="us-east-1")
     with mock_aws():
-        yield session.client("dynamodb"), session.client("sqs")
+        yield SESSION.client("dynamodb"), SESSION.client("sqs")
 
 
 def found(dynamodb: Any, sqs: Any) -> str:

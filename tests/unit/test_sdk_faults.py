@@ -12,10 +12,12 @@ from moto import mock_aws
 
 from ringfence.testing.faults import connect_timeout, edited, held, inject, read_timeout, refused, replaced, through
 
+SESSION = boto3.session.Session("testing", "testing", region_name="us-east-1")
+
 
 def client_of(service: str, attempts: int) -> Any:
     config = Config(retries={"mode": "standard", "total_max_attempts": attempts})
-    return boto3.session.Session("testing", "testing", region_name="us-east-1").client(service, config=config)
+    return SESSION.client(service, config=config)
 
 
 @pytest.fixture(autouse=True)

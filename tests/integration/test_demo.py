@@ -15,7 +15,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from ringfence.cli.main import main; main()", "demo"]
+# Whoever is started in the background of a script ignores SIGINT, and so do all its children.
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ringfence.cli.main import main
+main()
+"""
+COMMAND = [sys.executable, "-c", PROGRAM, "demo"]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ringfence.reconcile import AFTER_HOURS, EVERY_HOURS, TAKES_NONE, UNKNOWN_QU
 from ringfence.renewal import last_change, renewals_due
 from ringfence.testing.faults import Call, Crash, Fault, Faulty, crash, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
-from ringfence.wire import decode_ticket
+from ringfence.wire import Ticket, decode_ticket
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -360,6 +360,48 @@ def test_who_stands_in_line_in_a_group_keeps_the_place_there_and_gets_no_other()
     assert [job_id for job_id, _ in first.waiting] == job_ids[pushed:][: len(first.job_ids)]
     marked = [job.job_id for job in here.memory_ledger.line("default", 1_000)]
     assert sorted(marked) == sorted(job_ids[:pushed]), "whose tickets were lost: they stand behind the others now"
+    assert [each["count"] for each in here.telemetry.named("tickets_renewed")] == [pushed]
+    assert here.reconciler.at_once(None, 0, dry_run=True) == {}
+
+
+def test_who_left_a_group_just_before_the_loss_gets_another_ticket() -> None:
+    here = System()
+    here.queue_settings.change("default", {"high_water_mark": 10})
+    here.clock.sleep(5)
+    job_ids = submitted(here, 60)
+    here.memory_queues["default"].lose()
+    here.clock.sleep(2)
+    here.timers.run()  # this repair has looked at the groups
+    here.clock.sleep(2)
+    work(here)
+    here.timers.run()
+    assert len(tickets(here)) == 10
+    here.memory_queues["default"].lose()
+    here.timers.run()
+    for _ in range(8):
+        here.clock.sleep(2)
+        work(here)
+        here.timers.run()
+    assert states(here, job_ids) == {State.SUCCEEDED}
+
+
+def test_who_was_claimed_while_standing_in_a_group_is_not_waiting_there() -> None:
+    """By a second ticket. Its turn in line brings nothing, so if it is lost after that it must get one."""
+    here = System()
+    here.queue_settings.change("default", {"high_water_mark": 1})
+    here.clock.sleep(5)
+    job_ids = submitted(here, 30, name="fails_once")
+    here.queues["default"].push([Ticket(ticket_id="second", job_id=job_ids[7], tenant="default")])
+    here.run_worker()
+    assert (here.job(job_ids[7]).token, here.job(job_ids[7]).due_id) == (1, None)
+    here.memory_queues["default"].lose()
+    here.timers.run()
+    here.queue_settings.change("default", {"high_water_mark": 1_000})
+    for _ in range(4):
+        here.clock.sleep(400)
+        here.timers.run()
+        work(here)
+    assert states(here, job_ids) == {State.SUCCEEDED}
 
 
 def test_a_job_that_changes_while_it_is_parked_is_looked_at_again() -> None:

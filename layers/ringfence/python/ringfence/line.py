@@ -104,7 +104,7 @@ class Lines:
         on the group, after the push, for a second ticket is harmless and a lost one is not."""
         queue, standing = group.queue, group.waiting
         rows = {job.job_id: job for job in self._ledger.peek([job_id for job_id, _ in standing])}
-        jobs = [(rows[job_id], place) for job_id, place in standing if job_id in rows and _waits_for_a_ticket(rows[job_id])]
+        jobs = [(rows[job_id], place) for job_id, place in standing if job_id in rows and waits_in_group(rows[job_id])]
         waits = self._pacer.call_up(queue, len(jobs))
         called = jobs[: len(waits)]
         sent = self._sender.push(
@@ -168,6 +168,6 @@ class Lines:
                 self._ledger.leave_line(group, len(group.job_ids))
 
 
-def _waits_for_a_ticket(job: Job) -> bool:
+def waits_in_group(job: Job) -> bool:
     """Whether nothing has become of a job in a group: else it was claimed, cancelled or put off, and has its own way."""
     return job.state is State.QUEUED and job.token == 0

@@ -19,7 +19,7 @@ promised: a client without an answer has to reckon with that anyway, for its 202
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -112,7 +112,7 @@ class Reconciler:
         answers = zip(asked, in_parallel(_mark_of, asked), strict=True)
         marks = {queue.name: mark for queue, mark in answers if mark is not None}
         for _ in range(LOOKS):
-            self._notes = seen = self._store.read()
+            seen = self._read()
             noticed, lost = seen.noticed(marks, self._clock.now())
             if noticed == seen:
                 return 0
@@ -153,7 +153,7 @@ class Reconciler:
         """Begin a round when it is time for one; go on with it for a few seconds. Returns how many jobs have got a ticket."""
         with_round = self._notes.with_round(self._clock.now(), self._every_ms)
         if with_round != self._notes and not self._put(with_round):
-            self._notes = self._store.read()
+            self._read()
         renewed = 0
         has_slice = self._slice(has_time)
         while (sweep := self._notes.round) is not None and has_slice():
@@ -182,7 +182,7 @@ class Reconciler:
         pages = self._pages(sweep)
         renewed: dict[str, int] = {}
         failed: dict[str, int] = {}
-        for queue, jobs in _by_queue(sweep, pages.values(), wanted).items():
+        for queue, jobs in self._lacking(sweep, pages, wanted):
             if queue not in self._queues:
                 for job in jobs:
                     bury(job.job_id, f"there is no queue {queue!r}", self._services)
@@ -201,16 +201,33 @@ class Reconciler:
 
         return dict(zip(sweep.left, in_parallel(page, sweep.left), strict=True))
 
+    def _lacking(
+        self, sweep: Sweep, pages: Mapping[int, Unmarked], wanted: Callable[[Job], bool]
+    ) -> list[tuple[str, Sequence[Job]]]:
+        """Those of the jobs in these pages that may lack a ticket, by queue."""
+        by_queue: dict[str, list[Job]] = {}
+        for page in pages.values():
+            for job in page.jobs:
+                if sweep.concerns(job.queue) and wanted(job):
+                    by_queue.setdefault(job.queue, []).append(job)
+        lacking = [(queue, self._renewer.lacking(queue, jobs)) for queue, jobs in by_queue.items()]
+        return [(queue, jobs) for queue, jobs in lacking if jobs]
+
     def _note(self, before: Sweep, *after: Sweep) -> None:
         """Keep what has become of a sweep. If somebody else has kept another thing meanwhile, that counts."""
         if not self._put(self._notes.with_step(before, *after)):
-            self._notes = self._store.read()
+            self._read()
             return
         for sweep in after:
             if sweep.ended:
                 queues = "all" if sweep.queues is None else ", ".join(sweep.queues)
                 told = {"examined": sweep.examined, "renewed": sweep.renewed, "missed": sweep.missed}
                 self._telemetry.event("round_finished" if sweep.queues is None else "repair_finished", queues=queues, **told)
+
+    def _read(self) -> Notes:
+        self._notes = self._store.read()
+        self._renewer.look_anew()
+        return self._notes
 
     def _put(self, notes: Notes) -> bool:
         if not self._store.replace(self._notes, notes):
@@ -243,7 +260,7 @@ class Reconciler:
 
         while not sweep.ended:
             pages = patiently(partial(self._pages, sweep), self._services)
-            for queue, jobs in _by_queue(sweep, pages.values(), is_old).items():
+            for queue, jobs in patiently(partial(self._lacking, sweep, pages, is_old), self._services):
                 of_queue = found.setdefault(queue, Found())
                 of_queue.jobs += len(jobs)
                 if not dry_run and of_queue.fault is None:
@@ -265,12 +282,3 @@ def _mark_of(queue: MarkedQueue) -> str | None:
         return queue.memory_mark()
     except Unavailable:
         return None  # the queue has told why
-
-
-def _by_queue(sweep: Sweep, pages: Iterable[Unmarked], wanted: Callable[[Job], bool]) -> dict[str, list[Job]]:
-    by_queue: dict[str, list[Job]] = {}
-    for page in pages:
-        for job in page.jobs:
-            if sweep.concerns(job.queue) and wanted(job):
-                by_queue.setdefault(job.queue, []).append(job)
-    return by_queue

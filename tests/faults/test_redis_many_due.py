@@ -62,7 +62,10 @@ def longest_step_ms(binary: Path, folder: Path) -> float:
         assert queue.push(pushed) == []
         held: list[Lease] = queue.lease(MANY, 30)
         assert queue.push(pushed, 30) == []
-        assert queue.depth().leased + queue.depth().delayed == 2 * MANY
+        watch(server)
+        depth = queue.depth()
+        assert depth.leased + depth.delayed == 2 * MANY
+        while_hidden = [duration for durations in durations_ms(server).values() for duration in durations]
         server.let_pass(queue, 30)
         watch(server)
 
@@ -73,7 +76,7 @@ def longest_step_ms(binary: Path, folder: Path) -> float:
         assert drain(queue, other) == 2 * MANY
 
         told = durations_ms(server)
-        calls = [duration for durations in told.values() for duration in durations]
+        calls = while_hidden + [duration for durations in told.values() for duration in durations]
         assert len(told) >= 6
         assert len(calls) > 2 * MANY / 250
         assert statistics.median(calls) < LONGEST_MS / 5

@@ -317,20 +317,20 @@ def test_a_high_water_mark_holds_for_renewed_tickets_too() -> None:
 
 def test_a_rate_holds_for_renewed_tickets_too() -> None:
     here = System()
-    job_ids = submitted(here, 300)
+    job_ids = submitted(here, 150)
     here.memory_queues["default"].lose()
     here.queue_settings.change("default", {"rate_per_second": 1.0})
     here.clock.sleep(5)
-    assert here.timers.run()["renewed"] == 300
+    assert here.timers.run()["renewed"] == 150
     assert sum(tickets(here).values()) <= 122, "no further ahead than the horizon"
     ended = []
-    for _ in range(310):
+    for _ in range(160):
         work(here)
         ended.append(sum(here.job(job_id).state is State.SUCCEEDED for job_id in job_ids))
         here.clock.sleep(1)
         here.timers.run()
     assert ended[99] <= 102
-    assert ended[-1] == 300
+    assert ended[-1] == 150
 
 
 def test_a_pause_holds_for_renewed_tickets_too() -> None:

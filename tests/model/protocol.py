@@ -38,6 +38,7 @@ from .world import (
 )
 
 LOST = "no accepted job is lost"
+ACKNOWLEDGED = "no ticket is acknowledged before its job has ended, bears a due mark or is set aside"
 DOUBLED = "no effect happens twice"
 MISSING = "a job that succeeded has had its effects"
 LATE = "no write of an owner lands after a later claim"
@@ -45,7 +46,7 @@ TOKENS = "every claim has a higher token than all before it"
 ABSORBED = "an ended job stays as it is, but for a redrive"
 EARLY = "no job starts before its time"
 CANCELLED = "no attempt starts after a cancel was answered"
-PROMISES = (LOST, DOUBLED, MISSING, LATE, TOKENS, ABSORBED, EARLY, CANCELLED)
+PROMISES = (LOST, ACKNOWLEDGED, DOUBLED, MISSING, LATE, TOKENS, ABSORBED, EARLY, CANCELLED)
 
 NAMES = "ABCDEF"
 
@@ -439,12 +440,13 @@ class Protocol:
     def _claim(self, world: World, at: int, worker: Worker) -> Iterator[Step]:
         job = world.jobs[worker.job]
         if "acknowledged at once" in self._wrong and any(ticket.number == worker.ticket for ticket in job.tickets):
-            world = _with(world, worker.job, _without_ticket(job, worker.ticket))
-            yield Step(("worker {} acknowledges ticket {} before anything else", NAMES[at], worker.ticket), world)
+            told = ("worker {} acknowledges ticket {} before anything else", NAMES[at], worker.ticket)
+            gone = _with(world, worker.job, _without_ticket(job, worker.ticket))
+            yield Step(told, gone, broken=None if _decided(job) else ACKNOWLEDGED)
             return
         if job.row is None:
             told = ("worker {} finds no row of job {}: ticket {} goes to the quarantine", NAMES[at], worker.job + 1)
-            yield Step((*told, worker.ticket), _works(world, at, worker._replace(stage=ACKS, more=None)))
+            yield _acknowledges((*told, worker.ticket), world, at, worker)
             return
         given = Given(worker.ticket, worker.deliveries)
         written = self._write(job, "claim", job.row, job.version, given)
@@ -470,16 +472,16 @@ class Protocol:
         match verdict:
             case Finished():
                 told: tuple[Any, ...] = ("worker {} finds job {} ended", who, name)
-                return Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)))
+                return _acknowledges(told, world, at, worker)
             case Held():
                 told = ("worker {} finds job {} held: the ticket goes back", who, name)
                 if "held acknowledged" in self._wrong:
-                    return Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)))
+                    return _acknowledges(told, world, at, worker)
                 return Step(told, _leaves(world, at, worker), is_fault)
             case Early():
                 told = ("worker {} finds job {} early: the ticket goes back", who, name)
                 if "early acknowledged" in self._wrong:
-                    return Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)))
+                    return _acknowledges(told, world, at, worker)
                 return Step(told, _leaves(world, at, worker))
             case CancelNow():
                 pending = Pending("cancel", row, version)
@@ -519,7 +521,7 @@ class Protocol:
         assert row is not None
         if row.state != RUNNING:
             told: tuple[Any, ...] = ("worker {} writes {} to job {}", who, _state(row), name)
-            return Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)), broken=broken)
+            return _acknowledges(told, world, at, worker, broken)
         owner = Owner(row.token, row.attempt, row.attempts, row.hand_overs, pending.counted, row.cancel)
         told = ("worker {} claims job {}: token {}", who, name, row.token)
         if any(_owns(other, worker.job, row.attempt) for other in world.workers):
@@ -639,7 +641,7 @@ class Protocol:
             return Step(told, _leaves(world, at, worker), broken=broken)
         if pending.change == "succeed" and "effect after" in self._wrong:
             return Step(told, _works(world, at, worker._replace(stage=LATER, more=None)), broken=broken)
-        return Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)), broken=broken)
+        return _acknowledges(told, world, at, worker, broken)
 
     def _end_again(self, world: World, at: int, worker: Worker) -> Iterator[Step]:
         """The same write once more; or no more of it."""
@@ -658,7 +660,7 @@ class Protocol:
     def _let_go(self, world: World, at: int, worker: Worker) -> Iterator[Step]:
         if "undecided acknowledged" in self._wrong:
             told = ("worker {} takes job {} for ended", NAMES[at], worker.job + 1)
-            yield Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)))
+            yield _acknowledges(told, world, at, worker)
             return
         yield from self._end_by(world, at, worker, Pending("let go", owner=worker.more))
 
@@ -701,9 +703,11 @@ class Protocol:
         elif pending.change == "succeed" and "acknowledged first" in self._wrong:
             told = ("worker {} acknowledges ticket {} of job {}", who, worker.ticket, name)
             after = _without_ticket(job, worker.ticket)
+            broken = ACKNOWLEDGED
         elif pending.change == "retry later" and "ticket before row" in self._wrong:
             told = ("worker {} acknowledges ticket {} of job {}, to be tried later", who, worker.ticket, name)
             after = _without_ticket(job, worker.ticket)
+            broken = ACKNOWLEDGED
         elif pending.change == "retry soon" and "ticket before row" in self._wrong:
             told = ("worker {} gives ticket {} of job {} back, to be tried later", who, worker.ticket, name)
             after = _visible(job, at)._replace(not_yet=True)
@@ -720,7 +724,7 @@ class Protocol:
         job = world.jobs[worker.job]
         after = job._replace(committed=job.committed + 1)
         told = ("worker {} writes the staged effect of job {}", NAMES[at], worker.job + 1)
-        yield Step(told, _works(_with(world, worker.job, after), at, worker._replace(stage=ACKS, more=None)))
+        yield _acknowledges(told, _with(world, worker.job, after), at, worker)
 
 
 def _with(world: World, number: int, job: Job) -> World:
@@ -742,6 +746,18 @@ def _visible(job: Job, at: int) -> Job:
     return job._replace(
         tickets=tuple([ticket._replace(holder=NOBODY) if ticket.holder == at else ticket for ticket in job.tickets])
     )
+
+
+def _decided(job: Job) -> bool:
+    """Whether a ticket of this job may go."""
+    return job.row is None or job.row.state in TERMINAL or job.row.due > 0
+
+
+def _acknowledges(told: tuple[Any, ...], world: World, at: int, worker: Worker, broken: str | None = None) -> Step:
+    """The worker is about to acknowledge its ticket."""
+    if broken is None and not _decided(world.jobs[worker.job]):
+        broken = ACKNOWLEDGED
+    return Step(told, _works(world, at, worker._replace(stage=ACKS, more=None)), broken=broken)
 
 
 def _without_ticket(job: Job, number: int) -> Job:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from ringfence import App, Context
+from ringfence import App, Backoff, Context, Retry
 from ringfence.job import Millis, State
 from ringfence.ports import Clock
 from ringfence.testing.system import MemorySystem
@@ -100,8 +102,17 @@ def test_c31_no_effect_is_doubled_and_no_job_lost_whatever_the_clocks_say(seed: 
         assert here.ledger.read_item("Counts", {"job": job_id}) == {"job": job_id, "runs": 1}
 
 
-@pytest.mark.parametrize("slow_ms", [10 * MINUTES, 0, -10 * MINUTES])
-def test_c31_a_wrong_clock_never_starts_a_job_that_the_queue_still_delays(slow_ms: int) -> None:
+def jumping(seed: int) -> Callable[[], Millis]:
+    """Ten minutes ahead, ten behind, or right: another one at each look."""
+    chance = random.Random(seed)
+    return lambda: chance.choice([10 * MINUTES, 0, -10 * MINUTES])
+
+
+SHIFTS = [10 * MINUTES, 0, -10 * MINUTES, jumping(1), jumping(2)]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_c31_a_wrong_clock_never_starts_a_job_that_the_queue_still_delays(shift: Millis | Callable[[], Millis]) -> None:
     started: list[Millis] = []
     app = App()
 
@@ -114,7 +125,27 @@ def test_c31_a_wrong_clock_never_starts_a_job_that_the_queue_still_delays(slow_m
     here.submit("note", delay_seconds=300)
     here.run_relay()
     for _ in range(200):
-        here.run_worker(here.worker(clock=Wrong(here.clock, slow_ms)))
+        here.run_worker(here.worker(clock=Wrong(here.clock, shift)))
         here.clock.sleep(10)
     assert len(started) == 1
     assert started[0] >= due
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_c31_a_wrong_clock_never_shortens_the_wait_for_a_retry(shift: Millis | Callable[[], Millis]) -> None:
+    started: list[Millis] = []
+    app = App()
+
+    @app.job("fails", max_attempts=3, backoff=Backoff(base_seconds=0.0))
+    def fails(ctx: Context) -> None:
+        started.append(here.clock.now())
+        raise Retry("again", after_seconds=60)
+
+    here = MemorySystem(app)
+    job_id = here.submit("fails").job_id
+    here.run_relay()
+    for _ in range(400):
+        here.run_worker(here.worker(clock=Wrong(here.clock, shift)))
+        here.clock.sleep(5)
+    assert (here.job(job_id).state, here.job(job_id).token) == (State.DEAD, 3)
+    assert [after - before >= 60_000 for before, after in itertools.pairwise(started)] == [True, True]

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
+import hypothesis.core
 import pytest
 import schemathesis
 from hypothesis import strategies as st
+from hypothesis.vendor import pretty
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation.hypothesis import setup as prepare_hypothesis
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -30,6 +33,10 @@ from .fuzzing import Fuzz
 from .operations import OPERATIONS, Operation
 
 pytestmark = pytest.mark.fuzz
+
+# schemathesis takes Hypothesis' printer away, from every other test in this process as well.
+prepare_hypothesis()
+hypothesis.core.RepresentationPrinter = pretty.RepresentationPrinter
 
 CHECKS = [
     not_a_server_error,

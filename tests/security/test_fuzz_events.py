@@ -194,7 +194,7 @@ def kinesis_event(datas: list[str]) -> dict[str, Any]:
     }
 
 
-def test_a_batch_of_the_log_is_relayed_or_set_aside_and_never_holds_the_shard(fuzz: Fuzz) -> None:
+def test_c08_a_batch_of_the_log_is_relayed_or_set_aside_and_never_holds_the_shard(fuzz: Fuzz) -> None:
     encoded = RECORDS.map(lambda data: base64.b64encode(data).decode())
     datas = st.lists(encoded | encoded | encoded | st.text() | ODD_TEXTS, max_size=4)
 
@@ -226,7 +226,7 @@ def sqs_event(bodies: list[str]) -> dict[str, Any]:
     }
 
 
-def test_a_batch_of_messages_is_worked_on_or_set_aside(fuzz: Fuzz) -> None:
+def test_c24_a_batch_of_messages_is_worked_on_or_set_aside(fuzz: Fuzz) -> None:
     """None is left over: what cannot be read is quarantined and acknowledged, or it would come again for days."""
 
     def check(bodies: list[str]) -> None:

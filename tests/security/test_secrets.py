@@ -244,7 +244,7 @@ def test_the_life_was_full(lived: tuple[Life, str]) -> None:
     assert '"_aws"' in written, "metrics are among it"
 
 
-def test_logs_and_metrics_hold_no_secret(lived: tuple[Life, str]) -> None:
+def test_c42_logs_and_metrics_hold_no_secret(lived: tuple[Life, str]) -> None:
     life, written = lived
     assert found_in(written, life) == set()
 
@@ -271,7 +271,7 @@ COMMANDS: Mapping[str, set[str]] = {
 
 @pytest.mark.parametrize("more", ["", "--json"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_shows_no_more_than_is_its_users(
+def test_c42_a_command_shows_no_more_than_is_its_users(
     lived: tuple[Life, str], command: str, more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     life, _ = lived
@@ -289,7 +289,7 @@ def test_a_command_shows_no_more_than_is_its_users(
         assert found_in(result.output, life) == allowed, "and its user does see it"
 
 
-def test_the_quarantine_tells_why_without_a_word_of_what(lived: tuple[Life, str]) -> None:
+def test_c42_the_quarantine_tells_why_without_a_word_of_what(lived: tuple[Life, str]) -> None:
     """Its bytes stay in the table; its reasons go to logs and to whoever operates the deployment."""
     life, _ = lived
     items = life.api.system.quarantine.items(100)

@@ -180,7 +180,7 @@ def test_every_operation_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_another_tenants_are_as_if_they_had_never_been(name: str) -> None:
+def test_c37_another_tenants_are_as_if_they_had_never_been(name: str) -> None:
     ROWS[name](OPERATIONS[name])
 
 
@@ -193,7 +193,7 @@ def two() -> Two:
 
 
 @pytest.mark.parametrize("name", [name for name, operation in OPERATIONS.items() if operation.needs_a_key])
-def test_only_the_key_says_whose_a_request_is(two: Two, name: str) -> None:
+def test_c37_only_the_key_says_whose_a_request_is(two: Two, name: str) -> None:
     """Not a header, nor the query, nor another Authorization beside it."""
     operation = OPERATIONS[name]
     body = BODY if name == "submit_jobs" else None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
+import pickle
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import ringfence
+from ringfence.job import State
+from ringfence.ports import LogEntry
+from ringfence.testing.memory_api import MemoryApi
 
 LIBRARY = Path(ringfence.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -69,15 +75,40 @@ def named_in(modules: set[str], tree: ast.AST) -> set[str]:
 
 
 @pytest.mark.parametrize(("modules", "allowed"), [(CALL_OUT, MAY_CALL_OUT), (LOAD_CODE, MAY_LOAD_CODE)], ids=["call", "load"])
-def test_only_these_modules_call_out_or_load_code(modules: set[str], allowed: dict[str, set[str]]) -> None:
+def test_c40_only_these_modules_call_out_or_load_code(modules: set[str], allowed: dict[str, set[str]]) -> None:
     assert len(sources()) > 100
     assert {name: found for name, tree in sources().items() if (found := named_in(modules, tree))} == allowed
 
 
-def test_nothing_is_evaluated() -> None:
+def test_c40_nothing_is_evaluated() -> None:
     for name, tree in sources().items():
         called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
         assert not called & BUILT_IN, name
+
+
+SAID = "antigravity"
+"""A module that nothing imports by itself."""
+
+
+@pytest.mark.parametrize("name", [SAID, f"{SAID}:fly", "os.system", "builtins.eval", "../jobs", "__import__"])
+def test_c40_a_job_of_a_name_that_is_not_registered_is_dead_and_nothing_is_imported(api: MemoryApi, name: str) -> None:
+    payload = json.dumps({"py/object": f"{SAID}.fly", "__class__": SAID, "!!python/module": SAID})
+    job_id = api.system.submit(name, payload, max_attempts=1).job_id
+    api.system.run_relay()
+    api.system.run_worker()
+    assert api.system.job(job_id).state is State.DEAD
+    assert "has no job named" in str(api.system.job(job_id).error)
+    assert SAID not in sys.modules
+
+
+@pytest.mark.parametrize("body", [pickle.dumps(print), b"!!python/object/apply:os.system [true]", b"csubprocess\nrun\n."])
+def test_c40_code_in_a_message_is_set_aside_unread(api: MemoryApi, body: bytes) -> None:
+    api.system.memory_log.append([LogEntry(body, "p")])
+    api.system.memory_queues["default"].put(body.decode("latin-1"))
+    api.system.run_relay()
+    api.system.run_worker()
+    assert [item.data for item in api.system.quarantine.items(10) if item.source.startswith("log")] == [body]
+    assert len(api.system.quarantine.items(10)) == 2
 
 
 def test_the_threat_model_is_ten_lines_whose_tests_are_there() -> None:

@@ -9,6 +9,9 @@ QUEUES ?= sqs
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
+# Where it is set, each of the hundreds of processes that tests start compiles again what it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 
 help: ## What can be made

@@ -186,7 +186,8 @@ def encode_ticket(ticket: Ticket) -> str:
     encoded = _encoder.encode(ticket)
     if ticket.v == WRITES_VERSION:
         encoded = encoded[:-1] + _VERSION_AT_THE_END
-    return _ascii(encoded).decode("ascii")
+    text = encoded.decode()
+    return text if text.isascii() else _ascii(encoded).decode("ascii")
 
 
 def decode_ticket(body: str) -> Ticket:

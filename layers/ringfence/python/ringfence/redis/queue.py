@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ringfence.clock import SystemClock
@@ -29,6 +29,7 @@ MAX_PUSH_BYTES = 1024 * 1024
 
 LOOK_SECONDS = 2.0
 """A lease that waits looks again after so long even if nobody wakes it: whoever took the token may have died with it."""
+_LOOK_MS = round(LOOK_SECONDS * 1000)
 
 DEPTH_LOOKS = 200
 """Hidden messages that `depth` looks at: all of them up to so many, else a sample (± 7 % of them, mostly)."""
@@ -67,26 +68,26 @@ class RedisQueue:
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         """See `ringfence.ports.Queue.push`. Once a call fails, the rest is not tried: it counts as not taken."""
         bodies = [encode_ticket(ticket) for ticket in tickets]
-        arguments = self._arguments_of_push(bodies, delay_seconds)
+        delays_ms: int | list[int]
+        if isinstance(delay_seconds, (int, float)):
+            delays_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
+        else:
+            delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delay_seconds]
         for part in _parts_to_push(bodies):
             try:
-                verb, *rest = arguments(part)
-                lost = self._run(str(verb), *rest)
+                lost = self._push_part(bodies[part], delays_ms if isinstance(delays_ms, int) else delays_ms[part])
             except Unavailable:
                 return list(tickets[part.start :])
             self._know_memory(lost)
         return []
 
-    def _arguments_of_push(
-        self, bodies: Sequence[str], delay_seconds: float | Sequence[float]
-    ) -> Callable[[slice], Sequence[Argument]]:
-        """The verb, and what it is called with for a part of the bodies."""
-        if isinstance(delay_seconds, int | float):
-            delay_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
-            return lambda part: ["push", delay_ms, _wakes(delay_ms), *bodies[part]]
-        delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delay_seconds]
-        pairs: list[tuple[Argument, Argument]] = list(zip(delays_ms, bodies, strict=True))
-        return lambda part: ["push_each", _wakes(min(delays_ms[part])), *(each for pair in pairs[part] for each in pair)]
+    def _push_part(self, bodies: Sequence[str], delays_ms: int | Sequence[int]) -> int:
+        if isinstance(delays_ms, int):
+            lost: int = self._run("push", delays_ms, _wakes(delays_ms), *bodies)
+        else:
+            pairs = (each for pair in zip(delays_ms, bodies, strict=True) for each in pair)
+            lost = self._run("push_each", _wakes(min(delays_ms)), *pairs)
+        return lost
 
     def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
         """See `ringfence.ports.Queue.lease`. Blocks while it waits; nothing is polled."""
@@ -101,7 +102,8 @@ class RedisQueue:
             return []
         lease_ms = _milliseconds(lease_seconds, self.max_lease_seconds)
         give_up_at = self._clock.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
-        self.acknowledge(done[MAX_BATCH:])
+        if len(done) > MAX_BATCH:
+            self.acknowledge(done[MAX_BATCH:])
         leases, next_seconds = self._take(done[:MAX_BATCH], max_tickets, lease_ms)
         left_seconds = wait_seconds
         while not leases and left_seconds > 0:
@@ -152,13 +154,12 @@ class RedisQueue:
 
     def _take(self, done: Sequence[Lease], max_tickets: int, lease_ms: int, *, stays: bool = True) -> tuple[list[Lease], float]:
         """The leases and, if there are none, the seconds until a message is visible."""
-        look_ms = _milliseconds(LOOK_SECONDS, LOOK_SECONDS)
         verb, pairs = ("acknowledge_and_lease", with_deliveries(done)) if done else ("lease", [])
         leases: list[Lease] = []
         while True:
             wanted = min(MAX_BATCH, max_tickets - len(leases))
             try:
-                reply = self._run(verb, wanted, lease_ms, look_ms, int(stays), *pairs)
+                reply = self._run(verb, wanted, lease_ms, _LOOK_MS, int(stays), *pairs)
             except Unavailable:
                 if leases:
                     return leases, 0.0  # these are hidden from everybody else: better worked on than waited out
@@ -200,12 +201,14 @@ class RedisQueue:
 
 def _milliseconds(seconds: float, most: float) -> int:
     """Rounded up, never negative, never above ``most``, whatever the number is."""
+    if seconds == 0:
+        return 0
     return math.ceil(min(max(0.0, seconds), most) * 1000)
 
 
 def _wakes(delay_ms: int) -> int:
     """Whether whoever waits has to look at once, to learn that something comes before it would look by itself."""
-    return int(delay_ms < LOOK_SECONDS * 1000)
+    return int(delay_ms < _LOOK_MS)
 
 
 def _batches(leases: Sequence[Lease]) -> Iterator[Sequence[Lease]]:
@@ -213,8 +216,14 @@ def _batches(leases: Sequence[Lease]) -> Iterator[Sequence[Lease]]:
         yield leases[start : start + MAX_BATCH]
 
 
+_WHOLE = slice(0, None)
+
+
 def _parts_to_push(bodies: Sequence[str]) -> Iterator[slice]:
     """Consecutive parts of at most `MAX_BATCH` bodies and, unless one body alone is more, `MAX_PUSH_BYTES`."""
+    if len(bodies) == 1:
+        yield _WHOLE
+        return
     start, size_bytes = 0, 0
     for index, body in enumerate(bodies):
         if index - start == MAX_BATCH or (index > start and size_bytes + len(body) > MAX_PUSH_BYTES):

@@ -21,6 +21,8 @@ from ringfence.redis.failures import FAILURES, wants_fresh_connection
 from ringfence.redis.packing import ERRORS, pack
 from ringfence.redis.scripts import Script
 
+_ITS_OWN: dict[str, float] = {}
+
 
 class SingleServer:
     """See `ringfence.redis.connection.Connection`."""
@@ -51,12 +53,11 @@ class SingleServer:
 
     def _ask(self, command: tuple[Argument, ...], blocked_seconds: float = 0.0) -> Any:
         packed = [pack(command)]
-        timeout_seconds = self._timeout_seconds + blocked_seconds
         connection = self._connection()
         may_be_stale = connection.is_connected
         try:
             connection.send_packed_command(packed, check_health=False)
-            return connection.read_response(timeout=timeout_seconds)
+            return connection.read_response(**self._patience(blocked_seconds))
         except FAILURES as failure:
             if not wants_fresh_connection(failure):
                 raise
@@ -64,7 +65,11 @@ class SingleServer:
             if not may_be_stale:
                 raise
         connection.send_packed_command(packed, check_health=False)
-        return connection.read_response(timeout=timeout_seconds)
+        return connection.read_response(**self._patience(blocked_seconds))
+
+    def _patience(self, blocked_seconds: float) -> dict[str, float]:
+        """Where Redis answers at once the connection's own timeout holds, and no system call has to set another."""
+        return {"timeout": self._timeout_seconds + blocked_seconds} if blocked_seconds else _ITS_OWN
 
     def _connection(self) -> RedisConnection:
         """This thread's. In a forked process that is another one: the parent goes on talking on its own."""

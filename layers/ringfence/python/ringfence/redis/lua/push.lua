@@ -13,14 +13,16 @@ local messages, wake = KEYS[1], KEYS[2]
 -- include: marker
 -- include: wake
 
-local visible_at = now + ARGV[1]
-local id = time[1] * 1000000 + time[2]
-local scored = {}
+-- As text, once: Redis would write out the number for each message.
+local visible_at = string.format('%.0f', now + ARGV[1])
+local id, format = time[1] * 1000000 + time[2], string.format -- the microsecond
+local scored, last = {}, 0
 for i = 3, #ARGV do
-  scored[#scored + 1] = visible_at
-  scored[#scored + 1] = string.format('%013x', id + i) .. '\31' .. ARGV[i]
+  scored[last + 1] = visible_at
+  scored[last + 2] = format('%013x', id + i) .. '\31' .. ARGV[i]
+  last = last + 2
 end
-scored[#scored + 1], scored[#scored + 2] = made_at(), MARKER
+scored[last + 1], scored[last + 2] = made_at(), MARKER
 local added = redis.call('ZADD', messages, 'NX', unpack(scored))
 if ARGV[2] == '1' then
   wake_one()

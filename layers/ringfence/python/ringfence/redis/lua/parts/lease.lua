@@ -7,9 +7,17 @@ local function lease(most, lease_ms, look_ms, stays)
   )
   local taken = math.min(#due / 2, most)
   local reply, scored = {now, -1, 0}, {}
+  -- Nearly all are handed out for the first time, and so get the same score: written out once, which Redis would do each time.
+  local first_score = string.format('%.17g', until_with(now + lease_ms, 1))
   for i = 1, 2 * taken, 2 do
-    local deliveries = math.min(deliveries_of(due[i + 1]) + 1, STEPS - 1)
-    scored[i], scored[i + 1] = until_with(now + lease_ms, deliveries), due[i]
+    local deliveries = deliveries_of(due[i + 1]) + 1
+    if deliveries == 1 then
+      scored[i] = first_score
+    else
+      deliveries = math.min(deliveries, STEPS - 1)
+      scored[i] = until_with(now + lease_ms, deliveries)
+    end
+    scored[i + 1] = due[i]
     reply[i + 3], reply[i + 4] = due[i], deliveries
   end
   if taken > 0 then

@@ -1,4 +1,4 @@
-"""The yardsticks: a queue on Redis in a few lines, by the client that Ringfence uses, with nothing around its round trips.
+"""The yardsticks: a queue on Redis as one would write it in a few lines, with redis-py and a connection of its own.
 
 Its protocol is the engine's: one sorted set scored by visibility, how often a message was handed out in the fraction of the
 score and compared at the acknowledge, the time of Redis, the acknowledge in the call that leases. What it lacks is what
@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hiredis import pack_command
-from redis.connection import Connection
+import redis
 
 KEY = "bare"
-
-PUSH = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local id = string.format('%013x', time[1] * 1000000 + time[2])
-return redis.call('ZADD', KEYS[1], 'NX', now, id .. '\\31' .. ARGV[1])
-"""
 
 EXCHANGE = """
 local time = redis.call('TIME')
@@ -47,34 +39,23 @@ return reply
 
 
 class Bare:
-    """One connection, and commands packed by hiredis."""
+    """One client, and so one connection."""
 
     def __init__(self, port: int) -> None:
-        self._connection = Connection(
-            host="127.0.0.1", port=port, decode_responses=True, protocol=2, driver_info=None, socket_timeout=5.0
-        )
-        self._connection.connect()
-        self._push, self._exchange = str(self.ask("SCRIPT", "LOAD", PUSH)), str(self.ask("SCRIPT", "LOAD", EXCHANGE))
+        self._redis = redis.Redis(port=port, single_connection_client=True, decode_responses=True, protocol=2)
+        self._exchange = self._redis.script_load(EXCHANGE)
 
-    def ask(self, *command: str | int) -> object:
-        self._connection.send_packed_command([pack_command(command)], check_health=False)
-        return self._connection.read_response()
+    def push(self, *members: str) -> None:
+        """The plainest command that can: no script, no time."""
+        self._redis.zadd(KEY, dict.fromkeys(members, 1), nx=True)
 
-    def add(self, members: Sequence[str]) -> None:
-        """The plainest command that can: no time, and the members as they are."""
-        command: list[str | int] = ["ZADD", KEY, "NX"]
-        for member in members:
-            command += (1, member)
-        self.ask(*command)
+    def exchange(self, done: Sequence[str | int], most: int, lease_ms: int) -> tuple[list[str | int], list[str]]:
+        """Acknowledge what was leased before, and lease: ``member, deliveries, member, deliveries, …``, and the bodies."""
+        leased: list[str | int] = self._redis.evalsha(self._exchange, 1, KEY, most, lease_ms, *done)
+        return leased, [str(member).partition("\x1f")[2] for member in leased[::2]]
 
-    def push(self, text: str) -> None:
-        self.ask("EVALSHA", self._push, 1, KEY, text)
-
-    def exchange(self, done: Sequence[str | int], most: int, lease_ms: int) -> list[str | int]:
-        """Acknowledge what ``exchange`` returned before, and lease: ``member, deliveries, member, deliveries, …``"""
-        reply = self.ask("EVALSHA", self._exchange, 1, KEY, most, lease_ms, *done)
-        assert isinstance(reply, list)
-        return reply
+    def clear(self) -> None:
+        self._redis.delete(KEY)
 
     def close(self) -> None:
-        self._connection.disconnect()
+        self._redis.close()

@@ -17,7 +17,7 @@ from ringfence.ids import RandomIds
 from ringfence.redis.queue import RedisQueue
 from ringfence.wire import Ticket, encode_ticket
 
-from .bare import KEY, Bare
+from .bare import Bare
 from .ground import Ground
 
 BATCHES = (10, 32, 100)
@@ -72,7 +72,7 @@ def engine_beside_script(ground: Ground, batch: int) -> Compared:
         return _cpu_us(ground, lambda: _drain_queue(queue, batch))
 
     def of_bare() -> float:
-        bare.add(members)
+        bare.push(*members)
         return _cpu_us(ground, lambda: _drain_bare(bare, batch))
 
     try:
@@ -82,10 +82,8 @@ def engine_beside_script(ground: Ground, batch: int) -> Compared:
         ground.clear()
 
 
-def push_beside_script(ground: Ground, *, plain: bool = False) -> Compared:
-    """Tickets pushed one by one, beside a script that encodes and adds the same ones in a round trip each.
-
-    They are visible by the time of Redis or, if ``plain``, by no time at all, in the one command that adds to a sorted set."""
+def push_beside_script(ground: Ground) -> Compared:
+    """Tickets pushed one by one, beside a script that encodes and adds the same ones in a round trip each."""
     queue, bare = ground.server.queue("single"), Bare(ground.server.port)
     pushed = tickets(TURN_PUSHES)
     encoder = msgspec.json.Encoder()
@@ -94,9 +92,8 @@ def push_beside_script(ground: Ground, *, plain: bool = False) -> Compared:
         return _cpu_us(ground, lambda: [queue.push([ticket]) for ticket in pushed])
 
     def of_bare() -> float:
-        bare.ask("DEL", KEY)
-        add = (lambda text: bare.add([text])) if plain else bare.push
-        return _cpu_us(ground, lambda: [add(encoder.encode(ticket).decode()) for ticket in pushed])
+        bare.clear()
+        return _cpu_us(ground, lambda: [bare.push(encoder.encode(ticket).decode()) for ticket in pushed])
 
     try:
         return _by_turns(of_bare, of_queue, TURN_PUSHES)
@@ -117,10 +114,10 @@ def _drain_queue(queue: RedisQueue, batch: int) -> None:
 def _drain_bare(bare: Bare, batch: int) -> None:
     left = TURN_MESSAGES
     lease_ms = round(LEASE_SECONDS * 1000)
-    leases = bare.exchange((), batch, lease_ms)
+    leases, bodies = bare.exchange((), batch, lease_ms)
     while leases:
-        left -= len(leases) // 2
-        leases = bare.exchange(leases, batch, lease_ms)
+        left -= len(bodies)
+        leases, bodies = bare.exchange(leases, batch, lease_ms)
     assert left == 0, f"{left} of the messages were not leased"
 
 

@@ -26,7 +26,6 @@ class Own:
     engine: dict[int, list[Compared]] = field(default_factory=lambda: {batch: [] for batch in BATCHES})
     """By the size of a batch."""
     push: list[Compared] = field(default_factory=list)
-    plain_push: list[Compared] = field(default_factory=list)
     relay: dict[str, RelayCost] = field(default_factory=dict)
     """By the kind of queue: ``SQS`` and ``Redis``."""
     bill: Bill | None = None
@@ -41,7 +40,6 @@ class Own:
             found.append(engine_beside_script(ground, batch))
             tell(f"round {number}  engine in batches of {batch:<5}   {found[-1].ratio:>6.2f} of a bare script")
         self.push.append(push_beside_script(ground))
-        self.plain_push.append(push_beside_script(ground, plain=True))
         tell(f"round {number}  push one by one             {self.push[-1].ratio:>6.2f} of a bare script")
 
     def measure(self, ground: Ground, tell: Tell, *, quick: bool) -> None:

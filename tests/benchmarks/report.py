@@ -49,7 +49,6 @@ def own_lines(own: Own) -> Iterator[str]:
     for batch, compared in own.engine.items():
         yield f"engine, batches of {batch}: {_spread([each.ratio for each in compared], 2)} of a bare script"
     yield f"push one by one: {_spread([each.ratio for each in own.push], 2)} of a bare script"
-    yield f"push one by one: {_spread([each.ratio for each in own.plain_push], 2)} of a bare ZADD, which knows no time"
     for kind, cost in own.relay.items():
         each = ", ".join(f"{size:,}: {us:.1f}" for size, us in cost.us_per_ticket.items())
         yield f"relay to {kind}: {cost.tickets_per_cpu_second:,.0f} tickets per CPU second; µs a ticket by the batch: {each}"

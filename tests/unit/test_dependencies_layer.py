@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def requirements() -> dict[str, str]:
     return {name: version for name, (version, _) in pinned().items()}
 
 
+@cache
 def locked() -> dict[str, Mapping[str, Any]]:
     packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
     return {package["name"]: package for package in packages}

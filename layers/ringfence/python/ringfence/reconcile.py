@@ -215,7 +215,8 @@ class Reconciler:
 
     def _note(self, before: Sweep, *after: Sweep) -> None:
         """Keep what has become of a sweep. If somebody else has kept another thing meanwhile, that counts."""
-        if not self._put(self._notes.with_step(before, *after)):
+        noted = self._notes.with_step(before, *after)
+        if noted == self._notes or not self._put(noted):
             self._read()
             return
         for sweep in after:

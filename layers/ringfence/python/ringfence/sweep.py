@@ -100,13 +100,16 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, round=begun(now, previous_at=self.whole_round_at), round_begun_at=now)
 
     def with_step(self, before: Sweep, *after: Sweep) -> Notes:
-        """With one of the sweeps replaced by what has become of it; those that have ended are dropped."""
+        """With one of the sweeps replaced by what has become of it; those that have ended are dropped. The same notes if it
+        is not among them: somebody else has gone on with it."""
         going_on = [sweep for sweep in after if not sweep.ended]
         if before == self.round:
             whole = [sweep.begun_at for sweep in after if sweep.ended and not sweep.missed]
             return msgspec.structs.replace(
                 self, round=going_on[0] if going_on else None, whole_round_at=whole[0] if whole else self.whole_round_at
             )
+        if before not in self.repairs:
+            return self
         place = self.repairs.index(before)
         return msgspec.structs.replace(self, repairs=[*self.repairs[:place], *going_on, *self.repairs[place + 1 :]])
 

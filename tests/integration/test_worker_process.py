@@ -6,13 +6,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any
 
 import pytest
 
@@ -21,53 +17,10 @@ from ringfence.client import JobRequest
 from ringfence.local.dev import Dev
 from ringfence.testing.emulator_kinds import USUAL, startable
 from ringfence.testing.redis_server import RedisServer
+from ringfence.testing.worker_command import RINGFENCE, WorkerCommand
 
 ROOT = Path(__file__).parents[2]
-RINGFENCE = Path(sys.executable).parent / "ringfence"
-
-
-class Process:
-    """A running ``ringfence worker`` and the events it prints."""
-
-    def __init__(self, environment: dict[str, str], *options: str) -> None:
-        self.events: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._process = subprocess.Popen(
-            [RINGFENCE, "worker", "--json", *options],
-            env={**os.environ, **environment},
-            cwd=ROOT / "functions/worker",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            event = json.loads(line)
-            if event.get("event", "").startswith("process_"):
-                self.events.put(event)
-
-    def next(self, name: str) -> dict[str, Any]:
-        """The next event of this name."""
-        while True:
-            try:
-                event = self.events.get(timeout=30)
-            except Empty:
-                raise AssertionError(f"no {name} within 30 s") from None
-            if event["event"] == name:
-                return event
-
-    def end(self) -> int:
-        """SIGTERM, and the exit code."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(40)
-        self._reader.join(10)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        return code
+JOBS = ROOT / "functions/worker"
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +45,7 @@ def submit(client: Client, count: int) -> list[str]:
 
 def test_jobs_run_from_redis_with_one_process_killed_and_the_rest_drained(redis_dev: tuple[Dev, dict[str, str]]) -> None:
     dev, environment = redis_dev
-    process = Process(environment, "-q", "default", "--processes", "2", "--threads", "4", "--grace", "10s")
+    process = WorkerCommand(environment, JOBS, "-q", "default", "--processes", "2", "--threads", "4", "--grace", "10s")
     try:
         first = process.next("process_started")["pid"]
         with Client(dev.api_url) as client:
@@ -113,7 +66,9 @@ def test_a_process_is_replaced_after_so_many_jobs_and_shows_that_it_lives(
 ) -> None:
     dev, environment = redis_dev
     alive = tmp_path / "alive"
-    process = Process(environment, "-q", "default:1", "--threads", "2", "--max-jobs", "5", "--liveness-file", str(alive))
+    process = WorkerCommand(
+        environment, JOBS, "-q", "default:1", "--threads", "2", "--max-jobs", "5", "--liveness-file", str(alive)
+    )
     try:
         first = process.next("process_started")["pid"]
         with Client(dev.api_url) as client:

@@ -249,15 +249,18 @@ def test_c03_a_hostile_body_is_refused_at_once_and_reaches_nothing(
     assert nothing_was_accepted(api)
 
 
-def test_c03_a_body_that_only_claims_to_be_base64_is_refused(api: MemoryApi) -> None:
+@pytest.mark.parametrize("body", ["%%%", "a", "é", "\ud800"])
+def test_c03_a_body_that_only_claims_to_be_base64_is_refused(api: MemoryApi, body: str) -> None:
     event = {
         "rawPath": "/v1/jobs",
         "headers": {"authorization": f"Bearer {api.key()}"},
         "requestContext": {"stage": "$default", "http": {"method": "POST"}},
-        "body": "%%%",
+        "body": body,
         "isBase64Encoded": True,
     }
-    assert api.answer(event)["statusCode"] == 400
+    answer = api.answer(event)
+    assert answer["statusCode"] == 400
+    assert json.loads(answer["body"])["type"].endswith("/not-base64")
 
 
 def test_c03_a_large_hostile_body_is_refused_in_linear_time(api: MemoryApi) -> None:

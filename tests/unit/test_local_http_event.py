@@ -96,6 +96,7 @@ def test_a_result_without_a_status_is_the_json_of_a_200(result: Any) -> None:
         {"statusCode": 99},
         {"statusCode": None},
         {"statusCode": 200, "body": "no base64!", "isBase64Encoded": True},
+        {"statusCode": 200, "body": "né", "isBase64Encoded": True},
         {"statusCode": 200, "headers": {"x": "a\r\nSet-Cookie: b"}},
     ],
 )

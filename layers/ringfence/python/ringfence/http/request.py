@@ -6,7 +6,6 @@ https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-in
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,10 +113,10 @@ class Request:
             if len(encoded) > MAX_BODY_BYTES:
                 raise Rejected(f"a request has at most {MAX_BODY_BYTES} bytes", kind="body-too-large", status=413)
             return encoded.decode()
-        except binascii.Error:
-            raise Rejected("the body is not the base64 that it claims to be", kind="not-base64", status=400) from None
         except UnicodeError:
             raise Rejected("the body is not UTF-8", kind="not-utf8", status=400) from None
+        except ValueError:  # `binascii.Error` is one; what is not even ASCII raises it plainly
+            raise Rejected("the body is not the base64 that it claims to be", kind="not-base64", status=400) from None
 
     @property
     def _context(self) -> _Context:

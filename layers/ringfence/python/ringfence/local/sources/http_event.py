@@ -6,7 +6,6 @@ https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-in
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import time
 import uuid
@@ -131,7 +130,7 @@ def _body_of(result: Mapping[str, Any]) -> bytes:
         return body.encode()
     try:
         return base64.b64decode(body, validate=True)
-    except binascii.Error:
+    except ValueError:  # `binascii.Error` is one; what is not even ASCII raises it plainly
         raise BadAnswer("isBase64Encoded is set and the body is not base64") from None
 
 

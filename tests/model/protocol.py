@@ -13,7 +13,7 @@ from typing import Any
 from ringfence.verdict import CancelNow, Early, Finished, Free, Held, UsedUp
 
 from .explorer import Step
-from .rules import DEAD, DUE, FRESH, FUTURE, QUEUED, RUNNING, SUCCEEDED, TERMINAL, Given, Make, Owner, Row, Rules
+from .rules import DEAD, DUE, FRESH, FUTURE, NONE, QUEUED, RUNNING, SUCCEEDED, TERMINAL, Given, Make, Owner, Row, Rules
 from .world import (
     ACKS,
     AGAIN,
@@ -33,6 +33,7 @@ from .world import (
     Keys,
     Pending,
     Ticket,
+    Timers,
     Worker,
     World,
 )
@@ -74,6 +75,8 @@ class Scope:
     keyed: bool = True
     failovers: bool = False
     """Whether the queue may go back to an older state, its delivery counts with it."""
+    last_resort: bool = False
+    """Whether the queue may give a ticket up, as SQS does after many deliveries."""
     parks: bool = False
     cancels: int = 0
     redrives: int = 0
@@ -132,14 +135,15 @@ class Protocol:
     def _is_carried(self, world: World, number: int, job: Job) -> bool:
         """Whether it has ended, or something will bring it to a worker."""
         row = job.row
-        if job.tickets or (row is not None and (row.due or row.state in TERMINAL)):
+        if job.tickets or job.given_up or (row is not None and (row.due or row.state in TERMINAL)):
             return True
         return any(record[0] == number for record in world.log) or (world.timers is not None and world.timers[0] == number)
 
     def is_over(self, state: World) -> bool:
         """Every job was accepted and has ended, every ticket is acknowledged, every record is passed."""
         return not state.log and all(
-            job.accepted and job.row is not None and job.row.state in TERMINAL and not job.tickets for job in state.jobs
+            job.accepted and job.row is not None and job.row.state in TERMINAL and not job.tickets and not job.given_up
+            for job in state.jobs
         )
 
     def steps(self, state: World) -> Iterator[Step]:
@@ -160,6 +164,8 @@ class Protocol:
                 yield from self._take(state, at)
         if self.scope.failovers and state.faults:
             yield from self._failover(state)
+        if self.scope.last_resort and state.faults:
+            yield from self._give_up_tickets(state)
 
     # --- pieces of a step --------------------------------------------------------------------------------------------
 
@@ -328,31 +334,48 @@ class Protocol:
                 if job.row is not None and job.row.due:
                     yield Step(
                         ("the timers find the mark of job {}", number + 1),
-                        world._replace(timers=(number, job.row.state, job.row.due, False)),
+                        world._replace(timers=Timers(number, job.row.state, job.row.due, job.row.run_at)),
                     )
+                if job.row is not None and job.given_up:
+                    has_ended = job.row.state in TERMINAL
+                    told = ("the timers find a ticket of job {}, which is {}, in the last resort", number + 1, _state(job.row))
+                    yield Step(told, world._replace(timers=Timers(number, job.row.state, 0, NONE, has_ended)))
             return
-        yield from self._timers_go_on(world, *world.timers)
+        yield from self._timers_go_on(world, world.timers)
         if world.faults:
             yield Step(("the timers die",), _struck(world)._replace(timers=None), True)
 
-    def _timers_go_on(self, world: World, number: int, state: int, due: int, is_pushed: bool) -> Iterator[Step]:
+    def _timers_go_on(self, world: World, timers: Timers) -> Iterator[Step]:
+        """First the push, then the mark, or the ticket in the last resort. A wrong design has it the other way round."""
+        number, state, due, run_at, is_second = timers
         job, name = world.jobs[number], number + 1
-        clear_first = "mark cleared first" in self._wrong
-        if is_pushed == clear_first:
+        turned = ("mark cleared first" if due else "last resort emptied first") in self._wrong
+        then = world._replace(timers=None if is_second else timers._replace(first_done=True))
+        if is_second == turned:
             pushed = self._push(job)
             if pushed is not None:
-                after = None if clear_first else (number, state, due, True)
-                told = ("the timers push ticket {} of job {}", pushed.pushed, name)
-                yield Step(told, _with(world, number, pushed)._replace(timers=after))
-            return
-        seen = Row(state, due=due)
-        written = self._write(job, "clear mark", seen, 0, Given())
-        after = (number, state, due, True) if clear_first else None
-        if written is None:
-            yield Step(("the timers leave the mark of job {}: its row has changed", name), world._replace(timers=after))
+                yield Step(("the timers push ticket {} of job {}", pushed.pushed, name), _with(then, number, pushed))
+        elif due:
+            left = ("the timers leave the mark of job {}: its row has changed", name)
+            cleared = ("the timers clear the mark of job {}", name)
+            yield self._timers_write(then, number, "clear mark", Row(state, due=due), cleared, left)
         else:
-            cleared = _with(world, number, written[0])._replace(timers=after)
-            yield Step(("the timers clear the mark of job {}", name), cleared, broken=written[1])
+            told = ("the timers take the ticket of job {} out of the last resort", name)
+            yield Step(told, _with(then, number, job._replace(given_up=False)))
+        if due and run_at != FUTURE and not is_second and self.scope.parks:
+            left = ("the timers find that the row of job {} has changed, and let it join no line", name)
+            joined = ("the timers let job {} join the line of its queue", name)
+            yield self._timers_write(
+                world._replace(timers=None), number, "join line", Row(state, run_at=run_at, due=due), joined, left
+            )
+
+    def _timers_write(
+        self, world: World, number: int, name: str, seen: Row, done: tuple[Any, ...], left: tuple[Any, ...]
+    ) -> Step:
+        written = self._write(world.jobs[number], name, seen, 0, Given())
+        if written is None:
+            return Step(left, world)
+        return Step(done, _with(world, number, written[0]), broken=written[1])
 
     # --- operators ---------------------------------------------------------------------------------------------------
 
@@ -670,6 +693,14 @@ class Protocol:
                 back = tuple([Ticket(ticket.number) for ticket in job.tickets])
                 told = ("the queue fails over and forgets the leases and deliveries of job {}", number + 1)
                 yield Step(told, _with(_struck(world), number, job._replace(tickets=back)), True)
+
+    def _give_up_tickets(self, world: World) -> Iterator[Step]:
+        for number, job in enumerate(world.jobs):
+            for ticket in job.tickets:
+                if ticket.holder == NOBODY and not job.given_up:
+                    told = ("the queue gives ticket {} of job {} up: it goes to the last resort", ticket.number, number + 1)
+                    after = _without_ticket(job, ticket.number)._replace(given_up=True)
+                    yield Step(told, _with(_struck(world), number, after), True)
 
     def _acknowledge(self, world: World, at: int, worker: Worker) -> Iterator[Step]:
         job, done = world.jobs[worker.job], _works(world, at, Worker())

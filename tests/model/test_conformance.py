@@ -30,7 +30,7 @@ def walk(protocol: Protocol, chance: random.Random) -> list[tuple[World, Step]]:
     world: World = protocol.first()
     way: list[tuple[World, Step]] = []
     while len(way) < LONGEST and not protocol.is_over(world):
-        steps = [step for step in protocol.steps(world) if not _reads_many(step)]
+        steps = [step for step in protocol.steps(world) if not _is_left_out(step)]
         a_fault = chance.random() < FAULTS_OF_STEPS
         likely = [step for step in steps if step.is_fault == a_fault]
         if not steps:
@@ -41,9 +41,11 @@ def walk(protocol: Protocol, chance: random.Random) -> list[tuple[World, Step]]:
     return way
 
 
-def _reads_many(step: Step) -> bool:
-    """The relay pushes the tickets of many records in one call, which the model counts as many."""
-    return step.told[0].startswith("the relay reads") and step.told[1:] != (1,)
+def _is_left_out(step: Step) -> bool:
+    """The relay pushes the tickets of many records in one call, which the model counts as many; and who joins a line depends
+    on a pace, which the model does not know."""
+    text = step.told[0]
+    return (text.startswith("the relay reads") and step.told[1:] != (1,)) or "join" in text
 
 
 @pytest.mark.parametrize("name", SCOPES)

@@ -51,7 +51,7 @@ SHORT = {
     "parked by the relay": Case(
         Scope(faults=1, workers=2, kinds=("soon",), parks=True, outcomes=frozenset({"succeed"})),
         600,
-        ("parks job", "does not park"),
+        ("parks job", "does not park", "join the line", "join no line"),
     ),
     "far ahead": Case(
         Scope(faults=1, workers=2, kinds=("far",), outcomes=frozenset({"succeed"})),
@@ -69,6 +69,9 @@ SHORT = {
         Scope(faults=2, workers=2, from_the_gateway=True, keyed=False, delays=("soon",)),
         1_100,
         ("unregistered", "the relay registers"),
+    ),
+    "a queue that gives tickets up": Case(
+        Scope(faults=2, workers=2, delays=("soon",), last_resort=True), 1_500, ("out of the last resort",), tokens=3
     ),
     "a queue that goes back": Case(
         Scope(faults=2, workers=2, delays=("soon",), failovers=True), 1_500, ("fails over",), tokens=3

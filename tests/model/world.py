@@ -26,6 +26,8 @@ class Job(NamedTuple):
     """Raised by every write to the row."""
     tickets: tuple[Ticket, ...] = ()
     pushed: int = 0
+    given_up: bool = False
+    """Whether a ticket of it lies in the queue of last resort."""
     claims: int = 0
     marks: int = 0
     committed: int = 0
@@ -70,6 +72,17 @@ class Pending(NamedTuple):
     owner: Owner | None = None
 
 
+class Timers(NamedTuple):
+    """A job with a mark, or, where that is 0, one that lies in the last resort: what was seen of its row."""
+
+    job: int
+    state: int
+    due: int
+    run_at: int
+    first_done: bool = False
+    """Whether the first of two steps is done."""
+
+
 class World(NamedTuple):
     """Everything. ``log`` is what lies beyond the checkpoint: the job, and whether it had its row when it was appended."""
 
@@ -78,8 +91,7 @@ class World(NamedTuple):
     relay: tuple[int, int, int, bool] | None = None
     """How many records it has taken, which it is at, the first unsent so far, whether that one's row is there."""
     workers: tuple[Worker, ...] = ()
-    timers: tuple[int, int, int, bool] | None = None
-    """A job whose mark is due: the state and the mark that were seen, and whether its ticket is pushed."""
+    timers: Timers | None = None
     operator: Any = None
     """A write of an operator's: what, of which job, the row seen and its version."""
     faults: int = 0
@@ -169,6 +181,7 @@ class Keys:
         told = (
             told_row,
             tuple([(is_recorded, held, *ahead) for is_recorded, held, _, ahead, _, _ in named]),
+            job.given_up,
             job.committed,
             job.written,
             job.gate,
@@ -227,9 +240,9 @@ class Keys:
     def _timers(self, world: World) -> Hashable:
         if world.timers is None:
             return None
-        number, state, due, is_pushed = world.timers
-        row = world.jobs[number].row
-        return (number, state, row is not None and row.due == due, is_pushed)
+        row = world.jobs[world.timers.job].row
+        is_same = row is not None and row.due == world.timers.due
+        return (*world.timers._replace(due=world.timers.due > 0), is_same)
 
     def _operator(self, world: World) -> Hashable:
         if world.operator is None:

@@ -77,6 +77,10 @@ def _its_token_alone(seen: Job) -> Any:
     return all_of(Is("token", seen.token), Is("state", State.RUNNING))
 
 
+def _mark_and_state(seen: Job) -> Any:
+    return all_of(Is("due_id", seen.due_id), Is("state", seen.state))
+
+
 def _state_alone(seen: Job) -> Any:
     return Is("state", seen.state)
 
@@ -212,6 +216,16 @@ WRONG_DESIGNS: dict[str, WrongDesign] = {
         breaks=(LOST,),
         design=_changes(clear_mark=_relying_on("clear mark", _state_alone)),
         scope=dataclasses.replace(ONE, kinds=("far",), outcomes=frozenset({"fail"}), delays=("later",)),
+    ),
+    "a job joins the line whatever its time has become": WrongDesign(
+        breaks=(EARLY,),
+        design=_changes(join_line=_relying_on("join line", _mark_and_state)),
+        scope=dataclasses.replace(ONE, faults=0, parks=True, delays=("soon",), outcomes=frozenset({"fail"})),
+    ),
+    "the last resort is emptied before the push": WrongDesign(
+        breaks=(LOST,),
+        design=_order("last resort emptied first"),
+        scope=dataclasses.replace(ONE, last_resort=True, delays=("soon",)),
     ),
     # --- redrive, cancel ------------------------------------------------------------------------------------------------
     "a redrive leaves no due mark": WrongDesign(

@@ -220,6 +220,15 @@ def test_clearing_a_mark_leaves_a_newer_mark_alone() -> None:
     assert not holds(clear.condition, dataclasses.replace(seen, state=State.RUNNING))
 
 
+def test_a_retry_that_left_the_mark_alone_is_not_overtaken_by_a_line() -> None:
+    """Due, claimed by its ticket and put off again, all between the timers' look and their write; found by tests/model."""
+    seen = job(due_id="d1", run_at=NOW - 1)
+    joins = transitions.join_line(seen, write_id="w", place=NOW, due_id="+d2")
+    put_off = dataclasses.replace(seen, token=1, run_at=NOW + 60_000)
+    assert holds(joins.condition, seen)
+    assert not holds(joins.condition, put_off)
+
+
 def test_clearing_the_mark_of_a_running_job_does_not_move_it() -> None:
     seen = running(due_id="d1", run_at=1)
     assert apply(transitions.clear_mark(seen, write_id="w"), seen).state is State.RUNNING

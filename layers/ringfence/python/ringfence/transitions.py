@@ -363,11 +363,15 @@ def mark_again(seen: Job, *, write_id: str, run_at: Millis, due_id: str) -> Chan
 
 
 def join_line(seen: Job, *, write_id: str, place: Millis, due_id: str) -> Change:
-    """The timers': a job that has fallen due waits for its turn. Relies on the mark that was due and on the state it saw."""
+    """The timers': a job that has fallen due waits for its turn.
+
+    Relies on the mark that was due, and on the state and time it saw: a claim leaves the mark alone, and a retry that came
+    after it may have put the job off.
+    """
     return Change(
         job_id=seen.job_id,
         write_id=write_id,
-        condition=all_of(Is("due_id", seen.due_id), Is("state", seen.state)),
+        condition=all_of(Is("due_id", seen.due_id), Is("state", seen.state), Is("run_at", seen.run_at)),
         set={"run_at": place, "due_id": due_id},
         seen=seen,
     )

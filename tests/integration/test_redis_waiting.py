@@ -7,12 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
+from ringfence.errors import Unavailable
 from ringfence.ports import Lease
 from ringfence.redis import queue as redis_queue
 from ringfence.redis.queue import RedisQueue
+from ringfence.redis.single import SingleServer
 from ringfence.testing.queue_contract import ticket
 from ringfence.testing.redis_server import RedisServer
 
@@ -67,6 +70,45 @@ def test_a_push_wakes_who_waits(queue: RedisQueue, wait: Wait) -> None:
     queue.push([ticket()])
 
     assert len(leased.result(SOON_SECONDS)) == 1
+
+
+def test_who_is_woken_has_its_ticket_without_another_round_trip(
+    monkeypatch: pytest.MonkeyPatch, queue: RedisQueue, wait: Wait
+) -> None:
+    asked: list[str] = []
+    ask = SingleServer._ask
+
+    def recorded(server: SingleServer, *commands: tuple[str | int, ...], blocked_seconds: float = 0.0) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            asked.append(" ".join(str(command[0]) for command in commands))
+        return ask(server, *commands, blocked_seconds=blocked_seconds)
+
+    monkeypatch.setattr(SingleServer, "_ask", recorded)
+    leased = wait()
+    queue.push([ticket()])
+
+    assert leased.result(SOON_SECONDS)
+    assert asked == ["EVALSHA", "BLPOP EVALSHA"]
+
+
+def test_who_is_woken_by_a_server_that_has_forgotten_the_script_has_its_ticket_too(
+    redis_server: RedisServer, queue: RedisQueue, wait: Wait
+) -> None:
+    leased = wait()
+    redis_server.ask("SCRIPT", "FLUSH")
+    queue.push([ticket()])
+
+    assert len(leased.result(SOON_SECONDS)) == 1
+
+
+def test_a_wait_that_is_refused_leaves_no_reply_for_the_next_call(redis_server: RedisServer, queue: RedisQueue) -> None:
+    redis_server.ask("SET", queue._wake, "no list")
+    with pytest.raises(Unavailable, match="WRONGTYPE"):
+        queue.lease(1, 30, wait_seconds=1)
+    redis_server.ask("DEL", queue._wake)
+    queue.push([ticket()])
+
+    assert queue.depth().ready == 1
 
 
 def test_one_push_wakes_as_many_as_it_has_tickets_for(queue: RedisQueue, wait: Wait) -> None:

@@ -36,9 +36,12 @@ class Cluster:
         except NoScriptError:
             return self._ask("EVAL", script.source, len(keys), *keys, *arguments)
 
-    def wait(self, key: str, seconds: float) -> None:
+    def wait_then_run(
+        self, key: str, seconds: float, script: Script, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> Any:
         # redis-py waits for the reply no longer than its socket timeout.
         self._ask("BLPOP", key, f"{max(0.001, min(seconds, self._timeout_seconds / 2)):.3f}")
+        return self.run(script, keys, arguments)
 
     def info(self, key: str) -> Mapping[str, str]:
         client = self._client()

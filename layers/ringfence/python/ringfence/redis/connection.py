@@ -27,8 +27,13 @@ class Connection(Protocol):
         """The script's reply; text is `str`, bytes that are not UTF-8 are lone surrogates (PEP 383)."""
         ...
 
-    def wait(self, key: str, seconds: float) -> None:
-        """Block until there is a token in this list, and take it, or until the time is up."""
+    def wait_then_run(
+        self, key: str, seconds: float, script: Script, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> Any:
+        """Block until there is a token in this list, and take it, or until the time is up; then run a script as `run` does.
+
+        In one round trip where that can be: whoever is woken has its messages at once.
+        """
         ...
 
     def info(self, key: str) -> Mapping[str, str]:

@@ -29,8 +29,6 @@ MAX_PUSH_BYTES = 1024 * 1024
 
 LOOK_SECONDS = 2.0
 """A lease that waits looks again after so long even if nobody wakes it: whoever took the token may have died with it."""
-_LOOK_MS = round(LOOK_SECONDS * 1000)
-
 DEPTH_LOOKS = 200
 """Hidden messages that `depth` looks at: all of them up to so many, else a sample (± 7 % of them, mostly)."""
 
@@ -68,26 +66,20 @@ class RedisQueue:
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         """See `ringfence.ports.Queue.push`. Once a call fails, the rest is not tried: it counts as not taken."""
         bodies = [encode_ticket(ticket) for ticket in tickets]
-        delays_ms: int | list[int]
-        if isinstance(delay_seconds, (int, float)):
-            delays_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
-        else:
-            delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delay_seconds]
+        delays = (delay_seconds,) if isinstance(delay_seconds, (int, float)) else delay_seconds
+        alike = delays is not delay_seconds
+        delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delays]
         for part in _parts_to_push(bodies):
             try:
-                lost = self._push_part(bodies[part], delays_ms if isinstance(delays_ms, int) else delays_ms[part])
+                if alike:
+                    lost = self._run("push", delays_ms[0], _wakes(delays_ms[0]), *bodies[part])
+                else:
+                    pairs = (each for pair in zip(delays_ms[part], bodies[part], strict=True) for each in pair)
+                    lost = self._run("push_each", _wakes(min(delays_ms[part])), *pairs)
             except Unavailable:
                 return list(tickets[part.start :])
             self._know_memory(lost)
         return []
-
-    def _push_part(self, bodies: Sequence[str], delays_ms: int | Sequence[int]) -> int:
-        if isinstance(delays_ms, int):
-            lost: int = self._run("push", delays_ms, _wakes(delays_ms), *bodies)
-        else:
-            pairs = (each for pair in zip(delays_ms, bodies, strict=True) for each in pair)
-            lost = self._run("push_each", _wakes(min(delays_ms)), *pairs)
-        return lost
 
     def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
         """See `ringfence.ports.Queue.lease`. Blocks while it waits; nothing is polled."""
@@ -107,9 +99,11 @@ class RedisQueue:
         leases, next_seconds = self._take(done[:MAX_BATCH], max_tickets, lease_ms)
         left_seconds = wait_seconds
         while not leases and left_seconds > 0:
-            self._wait(min(left_seconds, next_seconds, LOOK_SECONDS))
+            wait_seconds = min(left_seconds, next_seconds, LOOK_SECONDS)
+            leases, next_seconds = self._take((), max_tickets, lease_ms, after_seconds=wait_seconds)
             left_seconds = give_up_at - self._clock.monotonic()
-            leases, next_seconds = self._take((), max_tickets, lease_ms, stays=left_seconds > 0)
+            if not leases and left_seconds <= 0:
+                leases, _ = self._take((), max_tickets, lease_ms, stays=False)
         return leases
 
     def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
@@ -152,14 +146,20 @@ class RedisQueue:
             raise unavailable(failure, f"inspect the Redis of queue {self.name}") from failure
         return f"{made_at}/{info.get('master_replid', '')}"
 
-    def _take(self, done: Sequence[Lease], max_tickets: int, lease_ms: int, *, stays: bool = True) -> tuple[list[Lease], float]:
-        """The leases and, if there are none, the seconds until a message is visible."""
+    def _take(
+        self, done: Sequence[Lease], max_tickets: int, lease_ms: int, *, after_seconds: float = 0.0, stays: bool = True
+    ) -> tuple[list[Lease], float]:
+        """The leases and, if there are none, the seconds until a message is visible.
+
+        ``after_seconds`` is how long to wait first, unless somebody wakes us.
+        """
+        look_ms = round(LOOK_SECONDS * 1000)
         verb, pairs = ("acknowledge_and_lease", with_deliveries(done)) if done else ("lease", [])
         leases: list[Lease] = []
         while True:
             wanted = min(MAX_BATCH, max_tickets - len(leases))
             try:
-                reply = self._run(verb, wanted, lease_ms, _LOOK_MS, int(stays), *pairs)
+                reply = self._run(verb, wanted, lease_ms, look_ms, int(stays), *pairs, after_seconds=after_seconds)
             except Unavailable:
                 if leases:
                     return leases, 0.0  # these are hidden from everybody else: better worked on than waited out
@@ -170,17 +170,14 @@ class RedisQueue:
                 self._know_memory(reply[2])
             if len(taken) < wanted or len(leases) == max_tickets:
                 return leases, reply[1] / 1000 if reply[1] >= 0 else LOOK_SECONDS
-            verb, pairs = "lease", []
+            verb, pairs, after_seconds = "lease", [], 0.0
 
-    def _wait(self, seconds: float) -> None:
+    def _run(self, verb: str, *arguments: Argument, after_seconds: float = 0.0) -> Any:
+        keys = (self.messages_key, self._wake)
         try:
-            self._connection.wait(self._wake, seconds)
-        except FAILURES as failure:
-            raise self._failed("wait", failure) from failure
-
-    def _run(self, verb: str, *arguments: Argument) -> Any:
-        try:
-            return self._connection.run(script(verb), (self.messages_key, self._wake), arguments)
+            if after_seconds > 0:
+                return self._connection.wait_then_run(self._wake, after_seconds, script(verb), keys, arguments)
+            return self._connection.run(script(verb), keys, arguments)
         except FAILURES as failure:
             raise self._failed(verb, failure) from failure
 
@@ -208,7 +205,7 @@ def _milliseconds(seconds: float, most: float) -> int:
 
 def _wakes(delay_ms: int) -> int:
     """Whether whoever waits has to look at once, to learn that something comes before it would look by itself."""
-    return int(delay_ms < _LOOK_MS)
+    return int(delay_ms < LOOK_SECONDS * 1000)
 
 
 def _batches(leases: Sequence[Lease]) -> Iterator[Sequence[Lease]]:
@@ -216,19 +213,20 @@ def _batches(leases: Sequence[Lease]) -> Iterator[Sequence[Lease]]:
         yield leases[start : start + MAX_BATCH]
 
 
-_WHOLE = slice(0, None)
-
-
-def _parts_to_push(bodies: Sequence[str]) -> Iterator[slice]:
+def _parts_to_push(bodies: Sequence[str]) -> Sequence[slice]:
     """Consecutive parts of at most `MAX_BATCH` bodies and, unless one body alone is more, `MAX_PUSH_BYTES`."""
     if len(bodies) == 1:
-        yield _WHOLE
-        return
+        return _WHOLE
+    parts: list[slice] = []
     start, size_bytes = 0, 0
     for index, body in enumerate(bodies):
         if index - start == MAX_BATCH or (index > start and size_bytes + len(body) > MAX_PUSH_BYTES):
-            yield slice(start, index)
+            parts.append(slice(start, index))
             start, size_bytes = index, 0
         size_bytes += len(body)
     if start < len(bodies):
-        yield slice(start, len(bodies))
+        parts.append(slice(start, len(bodies)))
+    return parts
+
+
+_WHOLE = (slice(0, None),)

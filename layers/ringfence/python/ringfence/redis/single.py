@@ -21,8 +21,6 @@ from ringfence.redis.failures import FAILURES, wants_fresh_connection
 from ringfence.redis.packing import ERRORS, pack
 from ringfence.redis.scripts import Script
 
-_ITS_OWN: dict[str, float] = {}
-
 
 class SingleServer:
     """See `ringfence.redis.connection.Connection`."""
@@ -38,8 +36,15 @@ class SingleServer:
         except NoScriptError:
             return self._ask(("EVAL", script.source, len(keys), *keys, *arguments))
 
-    def wait(self, key: str, seconds: float) -> None:
-        self._ask(("BLPOP", key, f"{max(0.001, seconds):.3f}"), seconds)  # 0 would be for ever
+    def wait_then_run(
+        self, key: str, seconds: float, script: Script, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> Any:
+        """Both commands are sent together: Redis begins with the second as soon as it has answered the first."""
+        wait = ("BLPOP", key, f"{max(0.001, seconds):.3f}")  # 0 would be for ever
+        try:
+            return self._ask(wait, ("EVALSHA", script.sha1, len(keys), *keys, *arguments), blocked_seconds=seconds)
+        except NoScriptError:
+            return self.run(script, keys, arguments)
 
     def info(self, key: str) -> Mapping[str, str]:
         try:
@@ -51,13 +56,14 @@ class SingleServer:
         if hasattr(self._mine, "connection"):
             self._mine.connection.disconnect()
 
-    def _ask(self, command: tuple[Argument, ...], blocked_seconds: float = 0.0) -> Any:
-        packed = [pack(command)]
+    def _ask(self, *commands: tuple[Argument, ...], blocked_seconds: float = 0.0) -> Any:
+        """The reply to the last command; the first may block for so long."""
+        packed = [pack(command) for command in commands]
         connection = self._connection()
         may_be_stale = connection.is_connected
         try:
             connection.send_packed_command(packed, check_health=False)
-            return connection.read_response(**self._patience(blocked_seconds))
+            return self._reply(connection, len(packed), blocked_seconds)
         except FAILURES as failure:
             if not wants_fresh_connection(failure):
                 raise
@@ -65,11 +71,22 @@ class SingleServer:
             if not may_be_stale:
                 raise
         connection.send_packed_command(packed, check_health=False)
-        return connection.read_response(**self._patience(blocked_seconds))
+        return self._reply(connection, len(packed), blocked_seconds)
 
-    def _patience(self, blocked_seconds: float) -> dict[str, float]:
-        """Where Redis answers at once the connection's own timeout holds, and no system call has to set another."""
-        return {"timeout": self._timeout_seconds + blocked_seconds} if blocked_seconds else _ITS_OWN
+    def _reply(self, connection: RedisConnection, commands: int, blocked_seconds: float) -> Any:
+        """The last one. All are read even if one is an error, or the next call would get what is left."""
+        if commands == 1:
+            return connection.read_response()
+        refusal: ResponseError | None = None
+        reply = None
+        for number in range(commands):
+            try:
+                reply = connection.read_response(timeout=self._timeout_seconds + (0.0 if number else blocked_seconds))
+            except ResponseError as fault:
+                refusal = refusal or fault
+        if refusal is not None:
+            raise refusal
+        return reply
 
     def _connection(self) -> RedisConnection:
         """This thread's. In a forked process that is another one: the parent goes on talking on its own."""

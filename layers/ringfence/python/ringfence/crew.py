@@ -156,6 +156,8 @@ class Crew:
         self._tell_carried()
         if self._feed is not None:
             self._feed.look()
+            if self._done and not self._unreachable:  # every thread may be busy for long
+                self._exchange(self._feed, 0)
             if self._feed.stopping or self._clock.monotonic() - self._fetched_at > SURPLUS_SECONDS:
                 self._give_back(self._take_pending(), 0.0)
 
@@ -219,14 +221,17 @@ class Crew:
                 if feed is None or feed.stopping or self._over.is_set():
                     self._news.notify()
                     return None
-                if self._fetching:
+                if not self._fetching:
+                    self._fetching = True
+                    room = self._room()
+                elif self._done and not self._unreachable:
+                    room = 0  # whoever fetches may wait for long
+                else:
                     self._idle += 1
                     self._work.wait()
                     self._idle -= 1
                     self._called = False
                     continue
-                self._fetching = True
-                room = self._room()
             self._exchange(feed, room)
 
     def _take(self) -> Message | None:
@@ -262,7 +267,7 @@ class Crew:
         return max(1, self._at_once - len(self._undecided))
 
     def _exchange(self, feed: Feed, room: int) -> None:
-        """Acknowledge what is done and, with room, fetch. The caller has set ``_fetching``, or is the last to be here."""
+        """Acknowledge what is done and, with room, fetch: then the caller has set ``_fetching``."""
         with self._lock:
             done, self._done = self._done, []
         longest_seconds = self._taker.lease_seconds_for(None)
@@ -273,7 +278,7 @@ class Crew:
             self._telemetry.event("queue_unreachable", queue=self._queue.name, reason=str(fault))
             with self._lock:
                 self._done = done + self._done
-            if room:
+            if room and not self._over.is_set():
                 self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
             leases = []
         else:
@@ -282,12 +287,13 @@ class Crew:
         if messages:
             seconds_for = self._taker.lease_seconds_for
             self._heartbeat.awaits([(lease, seconds_for(name_of(ticket))) for lease, ticket in messages], longest_seconds)
-        with self._lock:
-            self._fetching = False
-            self._pending.extend(messages)
-            self._fetched, self._fetched_at = len(messages), self._clock.monotonic()
-            if feed.stopping:
-                self._news.notify()
+        if room:
+            with self._lock:
+                self._fetching = False
+                self._pending.extend(messages)
+                self._fetched, self._fetched_at = len(messages), self._clock.monotonic()
+                if feed.stopping:
+                    self._news.notify()
 
     # --- deciding one message ----------------------------------------------------------------------------------------
 

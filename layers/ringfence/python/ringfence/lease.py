@@ -12,6 +12,9 @@ from ringfence.ports import Lease, Queue, Services
 
 HEARTBEATS_PER_LEASE = 3
 
+IDLE_SECONDS = 3600.0
+"""With nothing to keep it sleeps until it has."""
+
 
 class Heartbeat:
     """A thread that keeps the leases of one batch: those of running jobs, and those of messages still to be started.
@@ -51,6 +54,8 @@ class Heartbeat:
         """More messages that are not started yet, with the lengths of their own leases; leased just now for
         ``leased_seconds``. Those with another length get it at once: a worker that dies is missed as soon as that says."""
         with self._wake:
+            if not self._waiting and not self._running:
+                self._renewed = self._clock.monotonic()
             for lease, seconds in messages:
                 self._waiting[lease.receipt] = lease, seconds
             self._wake_before(self._renewed + self._interval_seconds())
@@ -111,7 +116,7 @@ class Heartbeat:
 
     def _interval_seconds(self) -> float:
         seconds = [seconds for _, seconds in self._waiting.values()] + [hold.lease_seconds for hold in self._running.values()]
-        return min(seconds, default=30.0) / HEARTBEATS_PER_LEASE
+        return min(seconds, default=IDLE_SECONDS) / HEARTBEATS_PER_LEASE
 
     def _timed_out(self) -> list[Hold]:
         now = self._clock.monotonic()

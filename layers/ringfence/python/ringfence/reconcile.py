@@ -98,6 +98,7 @@ class Reconciler:
     ) -> None:
         self._services, self._queues, self._store = services, queues, store
         self._ledger, self._clock, self._telemetry = services.ledger, services.clock, services.telemetry
+        self._marked = [queue for queue in queues.values() if isinstance(queue, MarkedQueue)]
         self._renewer = Renewer(services, queues, pacer)
         self._every_ms, self._after_ms = round(every_hours * 3_600_000), round(after_hours * 3_600_000)
         self._notes = Notes()
@@ -108,8 +109,7 @@ class Reconciler:
     def notice(self) -> int:
         """Compare the mark of each queue's memory with that of last time, and begin the repair of those that differ. Returns
         how many. A queue that cannot be asked now is asked in the next run."""
-        asked = [queue for queue in self._queues.values() if isinstance(queue, MarkedQueue)]
-        answers = zip(asked, in_parallel(_mark_of, asked), strict=True)
+        answers = zip(self._marked, in_parallel(_mark_of, self._marked), strict=True)
         marks = {queue.name: mark for queue, mark in answers if mark is not None}
         for _ in range(LOOKS):
             seen = self._read()

@@ -1,0 +1,260 @@
+"""What must hold of a history: one checker for each invariant of the design, each telling what is wrong as lines of text."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ringfence.change import Refused, Written
+from ringfence.job import Guarantee, Job, State
+from ringfence.wire import decode_record, decode_ticket
+
+from .history import History
+
+if TYPE_CHECKING:
+    from .world import World
+
+Checker = Callable[["World"], Iterator[str]]
+
+
+def every_accepted_job_ends(world: World) -> Iterator[str]:
+    """After a complete drain each job that a client was told of is in one terminal state."""
+    history = world.history
+    if not history.finished:
+        waiting = [job for job in world.ledger.all_jobs() if not job.state.terminal]
+        bodies = {name: len(queue.bodies()) for name, queue in world.queues.items() if queue.bodies()}
+        yield f"not drained in time: {[(job.job_id, str(job.state)) for job in waiting]}, messages {bodies}"
+    ran = {entry.args[0] for entry in history.of("ran")}
+    for job_id, entry in history.first_accepted.items():
+        row = world.ledger.get(job_id)
+        if row is None and entry.args[2].guarantee is Guarantee.AT_LEAST_ONCE:
+            if history.finished and job_id not in ran:
+                yield f"{job_id} was accepted, and never ran"
+        elif row is None:
+            yield f"{job_id} was accepted and has no row"
+        elif history.finished and not row.state.terminal:
+            yield f"{job_id} is {row.state} after the drain"
+
+
+def effects_land_once(world: World) -> Iterator[str]:
+    """No effect twice, and exactly one of each job that succeeded; of one that did not, none."""
+    for job in world.ledger.all_jobs():
+        item = world.ledger.read_item("Effects", {"job": job.job_id})
+        landed = 0 if item is None else item["n"]
+        wanted = 1 if job.state is State.SUCCEEDED and job.name != "plain" else 0
+        if landed != wanted:
+            yield f"{job.job_id} is {job.state}, and its effect landed {landed} times"
+
+
+def tokens_rise(world: World) -> Iterator[str]:
+    """In the order of the store a job's token never falls, and every claim raises it."""
+    for landed in world.history.landed:
+        before, after = landed.before, landed.after
+        if before is None:
+            continue
+        if after.token < before.token:
+            yield f"{after.job_id}: the token fell from {before.token} to {after.token}"
+        elif after.attempt_id not in (None, before.attempt_id) and after.token <= before.token:
+            yield f"{after.job_id}: a claim did not raise the token {before.token}"
+
+
+def late_owners_write_nothing(world: World) -> Iterator[str]:
+    """Once a token was minted, no write of an owner with a lower one lands, in the row or among its effects."""
+    minted_by: dict[tuple[str, int], str] = {}
+    token_of: dict[str, int] = {}
+    for landed in world.history.landed:
+        before, after = landed.before, landed.after
+        if after.state is State.RUNNING and (before is None or after.attempt_id != before.attempt_id):
+            minted_by[after.job_id, after.token] = landed.entry.process
+        token_of[after.job_id] = after.token
+        if before is not None and before.state is State.RUNNING and landed.entry.process.startswith("worker"):
+            owner = minted_by.get((before.job_id, before.token))
+            takes_over = after.token > before.token
+            if not takes_over and owner != landed.entry.process:
+                yield f"{after.job_id}: {landed.entry.process} wrote under token {before.token}, which is {owner}'s"
+
+
+def terminal_absorbs(world: World) -> Iterator[str]:
+    """A job that has ended changes by a redrive only, and that only if it is dead."""
+    for landed in world.history.landed:
+        before, after = landed.before, landed.after
+        if before is None or not before.state.terminal:
+            continue
+        if before.state is not State.DEAD or after.state is not State.SCHEDULED or after.due_id is None:
+            yield f"{after.job_id}: {before.state} became {after.state}"
+
+
+def acknowledged_only_when_decided(world: World) -> Iterator[str]:
+    """Whoever removes a message has first seen to it that its job has ended or that timers owe it another ticket."""
+    rows: dict[str, Job] = {}
+    decided: set[str] = set()
+    landed_at = defaultdict(list)
+    for landed in world.history.landed:
+        landed_at[landed.index].append(landed.after)
+    for index, entry in enumerate(world.history.entries):
+        for after in landed_at.get(index, ()):
+            rows[after.job_id] = after
+        if entry.what == "ran":
+            decided.add(entry.args[0])
+        if not entry.what.startswith("queue:") or entry.raised is not None:
+            continue
+        if entry.what.endswith(".push"):
+            decided.update(ticket.job_id for ticket in entry.args[0] if ticket.attempts)
+        if not entry.what.endswith((".acknowledge", ".acknowledge_and_lease")):
+            continue
+        for lease in entry.args[0]:
+            ticket = decode_ticket(lease.body)
+            row = rows.get(ticket.job_id)
+            if row is None:
+                if ticket.job_id not in decided:
+                    yield f"{ticket.job_id}: acknowledged without a row, before it ran or had another ticket"
+            elif not row.state.terminal and row.due_id is None and not _had_mark(world, ticket.job_id, index):
+                yield f"{ticket.job_id}: acknowledged while {row.state}, and nobody owes it a ticket"
+
+
+def _had_mark(world: World, job_id: str, index: int) -> bool:
+    """Whether it has ended, or had a due mark, since the message that was acknowledged could have been leased: an
+    acknowledgement may be late, and its job has moved on."""
+    return any(
+        landed.after.due_id is not None or landed.after.state.terminal
+        for landed in world.history.landed
+        if landed.after.job_id == job_id and landed.index <= index
+    )
+
+
+def the_checkpoint_passes_only_what_was_sent(world: World) -> Iterator[str]:
+    """Behind the relay's checkpoint every job of the log was pushed, parked or has moved on, or its record is set aside."""
+    sent: set[str] = set()
+    position = 0
+    records = world.log.read()
+    for entry in world.history.entries:
+        if entry.raised is not None:
+            continue
+        if entry.what.endswith(".push"):
+            untaken = {id(ticket) for ticket in entry.reply}
+            sent.update(ticket.job_id for ticket in entry.args[0] if id(ticket) not in untaken)
+        elif entry.what in ("ledger.write", "ledger.write_many"):
+            outcomes = entry.reply if isinstance(entry.reply, list) else [entry.reply]
+            sent.update(job.job_id for outcome in outcomes if (job := _row(outcome)) is not None and _moved(job))
+        elif entry.what in ("ledger.register", "ledger.get") and isinstance(entry.reply, Job) and _moved(entry.reply):
+            sent.add(entry.reply.job_id)
+        elif entry.what == "ledger.register" and entry.reply is None and entry.args[0].due_id is not None:
+            sent.add(entry.args[0].job_id)
+        elif entry.what == "checkpointed":
+            while position < len(records) and int(records[position].sequence) <= int(entry.args[0]):
+                for job in decode_record(records[position].data):
+                    if job.job_id not in sent:
+                        yield f"{job.job_id}: the checkpoint passed it before it was sent"
+                position += 1
+
+
+def _row(outcome: Any) -> Job | None:
+    match outcome:
+        case Written(job) | Refused(job):
+            return job
+    return None
+
+
+def _moved(job: Job) -> bool:
+    return job.due_id is not None or job.token > 0 or job.state is not State.QUEUED
+
+
+def nothing_starts_early(world: World) -> Iterator[str]:
+    """No attempt begins before the time that was asked for, as far as its worker's clock was right."""
+    from .world import EPOCH_MS
+
+    registered = (landed.after for landed in world.history.landed if landed.before is None)
+    run_at = {job.job_id: (job.run_at - EPOCH_MS) / 1000 for job in registered if job.run_at is not None}
+    for entry in world.history.of("started"):
+        due = run_at.get(entry.args[0])
+        if due is not None and entry.at < due - 2 * world.plan.skew_seconds - 0.002:
+            yield f"{entry.args[0]}: began at {entry.at:.3f}, due at {due:.3f}"
+
+
+def the_pace_is_kept(world: World) -> Iterator[str]:
+    """In no window more releases of the paced queue than its rate and its burst allow."""
+    from .world import BURST, RATE_PER_SECOND
+
+    releases = sorted(
+        entry.at + wait / 1000
+        for entry in world.history.of("limiter.reserve")
+        if entry.args[0] == "paced"
+        for wait in entry.reply
+    )
+    for first, last in itertools.combinations(range(len(releases)), 2):
+        span = releases[last] - releases[first]
+        if last - first + 1 > RATE_PER_SECOND * span + BURST + 0.01:
+            yield f"{last - first + 1} releases in {span:.3f} s from {releases[first]:.3f} on"
+            return
+
+
+def attempts_are_bounded(world: World) -> Iterator[str]:
+    """No job is begun more often than its attempts, its redrives and the returns that cost none allow."""
+    from ringfence.verdict import RETURNS_PER_ATTEMPT
+
+    begun: dict[str, int] = defaultdict(int)
+    for entry in world.history.of("started"):
+        begun[entry.args[0]] += 1
+    redriven: dict[str, int] = defaultdict(int)
+    for landed in world.history.landed:
+        if landed.before is not None and landed.before.state is State.DEAD:
+            redriven[landed.after.job_id] += 1
+    undecided = sum(1 for _ in world.history.of("ledger.write"))
+    for job in world.ledger.all_jobs():
+        allowed = job.max_attempts * (1 + redriven[job.job_id]) * RETURNS_PER_ATTEMPT + undecided
+        if begun[job.job_id] > allowed:
+            yield f"{job.job_id} was begun {begun[job.job_id]} times"
+
+
+def one_key_is_one_job(world: World) -> Iterator[str]:
+    """However often a keyed request is repeated, it is one job, of its own tenant."""
+    jobs: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for entry in world.history.of("accepted"):
+        job_id, tenant, submission = entry.args
+        if submission.idempotency_key is not None:
+            jobs[tenant, submission.idempotency_key].add(job_id)
+        row = world.ledger.get(job_id)
+        if row is not None and row.tenant != tenant:
+            yield f"{job_id} of {tenant} has a row of {row.tenant}"
+    for key, job_ids in jobs.items():
+        if len(job_ids) > 1:
+            yield f"the key {key} made {sorted(job_ids)}"
+    owners: dict[str, set[str]] = defaultdict(set)
+    for entry in world.history.of("accepted"):
+        owners[entry.args[0]].add(f"{entry.args[1]}/{entry.args[2].payload}")
+    for job_id, asked in owners.items():
+        if len(asked) > 1:
+            yield f"{job_id} stands for {sorted(asked)}"
+
+
+def nothing_falls(world: World) -> Iterator[str]:
+    """No process ends with an exception of its own."""
+    for task, raised in world.fell():
+        yield f"{task.process.name} ended with {raised!r}"
+
+
+CHECKERS: tuple[Checker, ...] = (
+    every_accepted_job_ends,
+    effects_land_once,
+    tokens_rise,
+    late_owners_write_nothing,
+    terminal_absorbs,
+    acknowledged_only_when_decided,
+    the_checkpoint_passes_only_what_was_sent,
+    nothing_starts_early,
+    the_pace_is_kept,
+    attempts_are_bounded,
+    one_key_is_one_job,
+    nothing_falls,
+)
+
+
+def faults_of(world: World) -> dict[str, list[str]]:
+    """What each checker found, by its name; empty if everything holds."""
+    found = {checker.__name__: list(checker(world)) for checker in CHECKERS}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+__all__ = ["CHECKERS", "Checker", "History", "faults_of"]

@@ -1,0 +1,70 @@
+"""The jobs of the simulation. Each leaves one effect if it succeeds, and the history knows when each attempt began."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringfence import App, Context, Put, Retry
+from ringfence.retry import Backoff
+
+if TYPE_CHECKING:
+    from .world import World
+
+TABLES = {"Effects": ("job",), "Once": ("job",)}
+"""``Effects``: how often each job's effect landed. ``Once``: put-if-absent by job."""
+
+
+def app(world: World) -> App:
+    made = App()
+
+    def begin(ctx: Context) -> None:
+        world.note("started", ctx.job_id, ctx.token, ctx.attempt)
+        ctx.effects.update("Effects", {"job": ctx.job_id}, add={"n": 1})
+
+    @made.job("count")
+    def count(ctx: Context, n: int) -> int:
+        begin(ctx)
+        return n
+
+    @made.job("long", timeout="300s")
+    def long(ctx: Context, n: int) -> int:
+        """Three leases long, with a checkpoint between."""
+        begin(ctx)
+        for part in range(ctx.last_checkpoint or 0, 3):
+            world.scheduler.sleep(world.random.uniform(2, 12))
+            ctx.checkpoint(part + 1)
+        return n
+
+    @made.job("flaky", timeout="60s", backoff=Backoff(base_seconds=2.0, cap_seconds=60.0))
+    def flaky(ctx: Context, n: int) -> int:
+        """Fails at first, in all the ways there are."""
+        begin(ctx)
+        if ctx.attempt == 1:
+            raise ConnectionError("the service is down")
+        if ctx.attempt == 2:
+            raise Retry("later", after_seconds=world.random.choice([1.0, 1_000.0]))
+        return n
+
+    @made.job("two", timeout="60s")
+    def two(ctx: Context, n: int) -> bool:
+        """A guarded write in between, and the effect at the end."""
+        begin(ctx)
+        first = ctx.write(Put(table="Once", item={"job": ctx.job_id, "token": ctx.token}, unless_exists=True))
+        world.scheduler.sleep(world.random.uniform(0, 6))
+        return first
+
+    @made.job("doomed", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))
+    def doomed(ctx: Context, n: int) -> None:
+        begin(ctx)
+        raise ValueError("never")
+
+    @made.job("plain", timeout="60s", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))
+    def plain(ctx: Context, n: int) -> int:
+        """For at-least-once: no row, and so no effect but what the history tells."""
+        if ctx.attempt == 1 and n % 2:
+            raise ConnectionError("the service is down")
+        world.scheduler.sleep(world.random.uniform(0, 6))
+        world.note("ran", ctx.job_id)
+        return n
+
+    return made

@@ -1,0 +1,256 @@
+"""Bugs that queues have had, planted one at a time: a checker that does not see its own is worth nothing.
+
+Each is a piece put in the place of the product's, or a patch of one of its functions; the product has no switch for any.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from ringfence import claim, settle, transitions, verdict
+from ringfence.change import Change, Is, Refused, Written, all_of
+from ringfence.crew import Crew
+from ringfence.gateway import Gateway
+from ringfence.job import Job, Millis, State
+from ringfence.memory.ledger import MemoryLedger
+from ringfence.memory.limiter import MemoryLimiter
+from ringfence.outcome import Acknowledge, Disposition
+from ringfence.ports import Lease
+from ringfence.relay import Relay
+from ringfence.sender import Sender, Sent
+
+from .world import KINDS, Parts, World
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """``caught_by``: the checkers of which at least one must see it."""
+
+    name: str
+    caught_by: tuple[str, ...]
+    parts: Callable[[], Parts] = Parts
+    planted: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)
+    kinds: tuple[str, ...] = KINDS
+    """The faults under which it shows."""
+
+
+# --- pieces --------------------------------------------------------------------------------------------------------------
+
+
+class AcknowledgesFirst(Crew):
+    def _take_and_run(self, lease: Lease, ticket: Any) -> Any:
+        self._queue.acknowledge([lease])
+        return super()._take_and_run(lease, ticket)
+
+
+class AcknowledgesLost(Crew):
+    def _decided(self, lease: Lease, disposition: Disposition) -> None:
+        super()._decided(lease, disposition)
+        if not isinstance(disposition, Acknowledge):
+            self._queue.acknowledge([lease])
+
+
+class CompletesById(MemoryLedger):
+    def write(self, change: Change, effects: Any = (), *, request_token: str | None = None) -> Written | Refused:
+        if change.leads_to is State.SUCCEEDED:
+            change = dataclasses.replace(change, condition=all_of())
+        return super().write(change, effects, request_token=request_token)
+
+
+class ForgetsEffectsFence(MemoryLedger):
+    def write(self, change: Change, effects: Any = (), *, request_token: str | None = None) -> Written | Refused:
+        if effects:
+            self._tables.carry_out(effects, self._prepared(effects))
+        return super().write(change, request_token=request_token)
+
+
+class ForgetsItsSchedule(MemoryLimiter):
+    def reserve(self, queue: str, count: int, rate: Any, within: Millis | None = None) -> list[Millis]:
+        self._reserved.clear()
+        return super().reserve(queue, count, rate, within)
+
+
+class SharesItsKey(Gateway):
+    def submit(self, tenant: str, submissions: Sequence[Any]) -> Any:
+        keyed = [dataclasses.replace(each, idempotency_key=each.idempotency_key or "None") for each in submissions]
+        return super().submit(tenant, keyed)
+
+
+class ForgetsItsTenant(Gateway):
+    def submit(self, tenant: str, submissions: Sequence[Any]) -> Any:
+        named = [
+            dataclasses.replace(each, idempotency_key="the same" if each.idempotency_key else None) for each in submissions
+        ]
+        return super().submit("acme", named)
+
+
+class PushesAtOnce(Relay):
+    def _delay_seconds(self, job: Any) -> int:
+        return 0
+
+
+def past_what_failed(_world: World, _sent: str | None, records: Sequence[Any]) -> str | None:
+    return str(records[-1].sequence)
+
+
+# --- patches -------------------------------------------------------------------------------------------------------------
+
+
+def rewritten(name: str, **changed: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """The change that a transition makes, with some of it otherwise; a callable gets the change and what it was made from."""
+    original: Any = getattr(transitions, name)
+
+    def otherwise(*args: Any, **kwargs: Any) -> Change:
+        change: Change = original(*args, **kwargs)
+        new = {key: value(change, *args) if callable(value) else value for key, value in changed.items()}
+        return dataclasses.replace(change, **new)
+
+    return lambda: patch.object(transitions, name, otherwise)
+
+
+@contextmanager
+def both(*planted: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    with planted[0](), planted[1]():
+        yield
+
+
+def token_of_the_queue() -> AbstractContextManager[Any]:
+    def minted(change: Change, *args: Any) -> Any:
+        owner = args[-1]
+        return {**change.set, "token": owner.deliveries}
+
+    def counted(change: Change, *_: Any) -> Any:
+        return {name: by for name, by in change.add.items() if name != "token"}
+
+    return both(
+        rewritten("claim_waiting", set=minted, add=counted),
+        rewritten("claim_seen", set=minted, add=counted),
+    )
+
+
+def two_writes() -> AbstractContextManager[Any]:
+    original = settle._succeed
+
+    def succeed(ownership: Any, result: str, effects: Any, services: Any) -> Disposition:
+        if effects:
+            ownership.write_effects(effects)
+        return original(ownership, result, (), services)
+
+    return patch.object(settle, "_succeed", succeed)
+
+
+def clears_first() -> AbstractContextManager[Any]:
+    def release(self: Sender, queue: str, jobs: Sequence[Job], waits: Sequence[Millis]) -> Sent[Job]:
+        self.clear(jobs)
+        return self.push(queue, jobs, waits)
+
+    return patch.object(Sender, "release", release)
+
+
+def judged_otherwise(wrong: Callable[[verdict.Verdict], verdict.Verdict]) -> Callable[[], AbstractContextManager[Any]]:
+    original = verdict.judge
+    return lambda: patch.object(claim, "judge", lambda *args: wrong(original(*args)))
+
+
+def _without_run_at(change: Change, *_: Any) -> Any:
+    return all_of(*(each for each in change.condition.conditions if "run_at" not in repr(each)))  # type: ignore[union-attr]
+
+
+def _only_running(*_: Any) -> Any:
+    return Is("state", State.RUNNING)
+
+
+def ignores_run_at() -> AbstractContextManager[Any]:
+    return both(
+        rewritten("claim_waiting", condition=_without_run_at),
+        judged_otherwise(lambda found: verdict.Free(True) if isinstance(found, verdict.Early) else found),
+    )
+
+
+@contextmanager
+def forgets_dead_carried() -> Iterator[None]:
+    with patch("ringfence.carried._registered", lambda row, services: Acknowledge()):
+        yield
+
+
+DEATHS = ("crash before", "crash after")
+
+BUGS: tuple[Bug, ...] = (
+    Bug("keeps no row of a dead job that rode in its ticket", ("every_accepted_job_ends",), planted=forgets_dead_carried),
+    Bug("acknowledges before the commit", ("acknowledged_only_when_decided",), lambda: Parts(crew=AcknowledgesFirst)),
+    Bug(
+        "acknowledges what it has lost or given back", ("acknowledged_only_when_decided",), lambda: Parts(crew=AcknowledgesLost)
+    ),
+    Bug(
+        "completes by job id",
+        ("terminal_absorbs", "effects_land_once", "late_owners_write_nothing"),
+        lambda: Parts(ledger=CompletesById),
+    ),
+    Bug("writes effects without their fence", ("effects_land_once",), lambda: Parts(ledger=ForgetsEffectsFence)),
+    Bug("writes effect and commit one after the other, each fenced", ("effects_land_once",), planted=two_writes, kinds=DEATHS),
+    Bug("takes its token from the queue", ("tokens_rise",), planted=token_of_the_queue),
+    Bug(
+        "takes over from an old snapshot",
+        ("tokens_rise", "late_owners_write_nothing"),
+        planted=rewritten(
+            "claim_seen",
+            condition=_only_running,
+            set=lambda change, seen, *_: {**change.set, "token": seen.token + 1},
+            add=lambda change, *_: {name: by for name, by in change.add.items() if name != "token"},
+        ),
+        kinds=("freeze", "twice"),
+    ),
+    Bug(
+        "lets an owner write under any newer token",
+        ("late_owners_write_nothing", "effects_land_once", "terminal_absorbs"),
+        planted=lambda: patch.object(transitions, "still_mine", lambda job: Is("state", State.RUNNING)),
+    ),
+    Bug(
+        "resets the token with a redrive",
+        ("tokens_rise",),
+        planted=rewritten("redrive", set=lambda change, *_: {**change.set, "token": 0}),
+    ),
+    Bug(
+        "moves the checkpoint past what failed",
+        ("the_checkpoint_passes_only_what_was_sent",),
+        lambda: Parts(advance=past_what_failed),
+    ),
+    Bug(
+        "clears a mark before it pushes",
+        ("every_accepted_job_ends",),
+        planted=clears_first,
+        kinds=DEATHS,
+    ),
+    Bug(
+        "acknowledges an early ticket",
+        ("acknowledged_only_when_decided", "every_accepted_job_ends"),
+        lambda: Parts(relay=PushesAtOnce),
+        judged_otherwise(lambda found: verdict.Finished() if isinstance(found, verdict.Early) else found),
+    ),
+    Bug("looks at no run_at", ("nothing_starts_early",), lambda: Parts(relay=PushesAtOnce), ignores_run_at),
+    Bug(
+        "shares one key among requests without one",
+        ("one_key_is_one_job", "every_accepted_job_ends"),
+        lambda: Parts(gateway=SharesItsKey),
+    ),
+    Bug("forgets whose a key is", ("one_key_is_one_job",), lambda: Parts(gateway=ForgetsItsTenant)),
+    Bug("forgets what it has given out", ("the_pace_is_kept",), lambda: Parts(limiter=ForgetsItsSchedule)),
+    Bug(
+        "counts no attempts",
+        ("attempts_are_bounded", "every_accepted_job_ends"),
+        planted=rewritten("claim_waiting", add={"token": 1}),
+    ),
+    Bug(
+        "revives what has ended",
+        ("terminal_absorbs",),
+        planted=rewritten("retry_soon", condition=lambda change, *_: all_of()),
+        kinds=("freeze", "slow"),
+    ),
+)
+
+__all__ = ["BUGS", "Bug"]

@@ -1,0 +1,94 @@
+"""Thousands of lives of the real core, every one of them again at will; and bugs that the checkers must not miss."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .planted import BUGS, Bug
+from .run import main, plan_of, report, run
+from .scheduler import taking_turns
+from .world import Plan
+
+ROOT = Path(__file__).parents[2]
+SEEDS, AT_ONCE = 2_000, 100
+SEEDS_PER_BUG = 150
+
+INTERESTING = {
+    "carried_jobs_succeeded", "claim_finished", "heartbeat_failed", "job_cancelled", "job_dead", "job_early", "job_held",
+    "job_retried", "job_succeeded", "jobs_parked", "late_write_refused", "lease_lost", "mark_released", "push_failed",
+    "queue_unreachable", "timers_held",
+}  # fmt: skip
+"""What a hundred lives must have seen, or they were too calm to prove anything."""
+
+
+@pytest.fixture(autouse=True)
+def _taking_turns() -> Iterator[None]:
+    with taking_turns():
+        yield
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_everything_holds_in_every_life(first: int) -> None:
+    told = Counter[str]()
+    for seed in range(first, first + AT_ONCE):
+        world, found = run(plan_of(seed))
+        if found:
+            pytest.fail(report(plan_of(seed)), pytrace=False)
+        told.update(world.told)
+    assert INTERESTING - told.keys() == set()
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(bug: Bug) -> None:
+    seen: set[str] = set()
+    for seed in range(SEEDS_PER_BUG):
+        with bug.planted():
+            _, found = run(Plan(seed, fault_share=0.08, kinds=bug.kinds, drain_seconds=1_800.0), bug.parts())
+        seen |= found.keys()
+        if seen & set(bug.caught_by):
+            return
+    pytest.fail(f"{bug.name}: not seen by {bug.caught_by} in {SEEDS_PER_BUG} lives, which saw {sorted(seen) or 'nothing'}")
+
+
+def lives() -> str:
+    """Some histories, as text."""
+    return "".join(run(plan_of(seed))[0].history.told(10**6) for seed in (3, 7, 11))
+
+
+def test_a_seed_is_a_life_in_every_process_whatever_its_hashes() -> None:
+    here = hashlib.sha256(lives().encode()).hexdigest()
+    program = (
+        "from tests.simulator.test_simulator import *\nwith taking_turns(): print(hashlib.sha256(lives().encode()).hexdigest())"
+    )
+    path = os.pathsep.join([str(ROOT), *(each for each in sys.path if each)])
+    for hashes in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        assert there.stdout.strip() == here
+
+
+def test_a_failing_life_is_told_as_short_as_it_goes_and_with_the_way_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    bug = next(bug for bug in BUGS if bug.name == "moves the checkpoint past what failed")
+    failing = next(seed for seed in range(SEEDS_PER_BUG) if run(plan_of(seed), bug.parts())[1])
+    strikes = len(run(plan_of(failing), bug.parts())[0].history.strikes)
+    told = report(plan_of(failing), bug.parts())
+    assert f"seed {failing} fails" in told
+    shown = told.partition("these strikes:")[2].partition("\n ")[2].count("  call ") + 1
+    assert shown < max(strikes, 2)
+    command = told.rpartition("again: python -m tests.simulator ")[2]
+    assert main(command.split()) == 0, "without the bug the same life holds"
+    assert "everything held" in capsys.readouterr().out

@@ -42,9 +42,11 @@ class WorkerProcesses:
     and its processes with it.
     """
 
-    def __init__(self, environment: Mapping[str, str], code: Path, logs: Path, processes: int) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], code: Path, logs: Path, processes: int, queues: Sequence[str] = (QUEUE,)
+    ) -> None:
         self._environment = {**python_environment(code), **environment, tether.PARENT_VARIABLE: str(os.getpid())}
-        self._code, self._logs, self._processes = code, logs, processes
+        self._code, self._logs, self._processes, self._queues = code, logs, processes, queues
         self._log = WorkerLog(logs, LOG)
         self._alive: set[int] = set()
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -85,7 +87,9 @@ class WorkerProcesses:
         return sorted(self._alive)
 
     def _start(self) -> None:
-        options = ["--json", "--queue", QUEUE, "--processes", str(self._processes)]
+        options = ["--json", "--processes", str(self._processes)]
+        for queue in self._queues:
+            options += ["--queue", queue]
         if threads := self._environment.get("RINGFENCE_WORKER_THREADS"):
             options += ["--threads", threads]
         unnamed = self._logs / f"{LOG}.starting"

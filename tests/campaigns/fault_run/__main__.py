@@ -1,0 +1,100 @@
+"""``make faults``: the command."""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import sys
+import time
+from types import FrameType
+from typing import cast
+
+import click
+import msgspec
+
+from ringfence.errors import RingfenceError
+from ringfence.local.demo.screen import Screen
+
+from .acts import ACTS
+from .bed import ENGINES, Bed, Engines, Unsound
+from .campaign import Campaign, Plan
+
+FULL_MINUTES = 10.0
+"""A run so long has to have seen every interesting event."""
+
+WRONG_SHOWN = 30
+LINE_SECONDS = 15.0
+"""Between two lines of progress where there is no terminal."""
+
+WRONG, UNSOUND, INTERRUPTED = 1, 3, 130
+
+EPILOG = f"""Exit codes: {0} nothing was lost, doubled or stuck, and in a full-length run every interesting event happened;
+{WRONG} something was, or one never did; 2 wrong usage; {UNSOUND} the test bed is unsound or could not be started, which says
+nothing of Ringfence; {INTERRUPTED} interrupted: everything is stopped."""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--minutes", type=click.FloatRange(0.1, 600), default=FULL_MINUTES, show_default=True, help="Load and faults.")
+@click.option("--queues", type=click.Choice(ENGINES), default="both", show_default=True, help="Where the queues are.")
+@click.option("--seed", type=int, help="Which faults, and when. Printed; by chance if left out.")
+@click.option("--rate", type=click.FloatRange(0.1, 1_000), default=15.0, show_default=True, help="Jobs a second.")
+@click.option("--act", "names", multiple=True, type=click.Choice([act.name for act in ACTS]), help="Only this. Repeatable.")
+def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tuple[str, ...]) -> None:
+    """Hurt a whole system of real processes under load, heal it, and check that every accepted job ended once.
+
+    Progress goes to standard error; the last line of the output is one JSON object.
+    """
+    screen = Screen()
+    signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("ringfence").addHandler(logging.NullHandler())
+    chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    screen.say(f"seed {chosen}: make faults MINUTES={minutes:g} QUEUES={queues} SEED={chosen}")
+    acts = [act for act in ACTS if act.name in names] or None
+    try:
+        sys.exit(_run(queues, Plan(chosen, minutes * 60, rate, only=acts), screen, full=minutes >= FULL_MINUTES and not acts))
+    except KeyboardInterrupt:
+        screen.say("interrupted; everything is stopped")
+        sys.exit(INTERRUPTED)
+    except (Unsound, RingfenceError) as fault:
+        screen.say(str(fault))
+        sys.exit(UNSOUND)
+
+
+def _run(queues: str, plan: Plan, screen: Screen, *, full: bool) -> int:
+    with Bed(cast("Engines", queues), screen.say) as bed:
+        bed.check()
+        screen.say(f"ready; logs are in {bed.dev.logs}")
+        summary, reckoned = Campaign(bed, plan, screen.say, _Progress(screen)).run()
+    for line in reckoned.wrong[:WRONG_SHOWN]:
+        screen.say(f"WRONG: {line}")
+    if more := reckoned.wrong[WRONG_SHOWN:]:
+        screen.say(f"… and {len(more)} more")
+    for name in summary.never_happened:
+        screen.say(f"never happened: {name}")
+    screen.say(f"{summary.faults} faults survived" if not reckoned.wrong else f"{len(reckoned.wrong)} things are wrong")
+    click.echo(msgspec.json.encode(summary).decode())
+    return WRONG if reckoned.wrong or (full and summary.never_happened) else 0
+
+
+class _Progress:
+    """A line that changes on a terminal, one now and then elsewhere."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen, self._next = screen, 0.0
+
+    def __call__(self, told: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[2K{told}\r")
+            sys.stderr.flush()
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + LINE_SECONDS
+            self._screen.say(told)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    faults()

@@ -1,0 +1,179 @@
+"""A campaign from beginning to end: check the bed, load and faults, heal, drain, reckon."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ringfence.job import Job
+from ringfence.local.demo.tables import rows_of
+
+from .acts import Act, Stage, acts_for
+from .bed import DEFAULT, LEASE_SECONDS, PRIORITY, Bed
+from .books import Books
+from .events import Story, happened
+from .inside.traces import COUNTERS, LAST
+from .load import Load
+from .nemesis import Nemesis
+from .reckoning import Found, Reckoned, Summary, reckon
+from .redrives import Redrives
+from .watch import Watch
+
+QUIET_SECONDS = 3.0
+"""Load without faults at the beginning: what does not work by itself is no victim of any."""
+
+STALLED_SECONDS = 180.0
+"""A drain in which nothing has ended for so long is given up: three times what a message may be hidden."""
+
+ANSWER_SECONDS = 120.0
+"""After everything is healed, clients get their answers within this."""
+
+LOOK_SECONDS = 1.0
+READ_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done to the bed: any act by chance, or ``only`` some; or ``each`` of these in turn, once."""
+
+    seed: int
+    seconds: float
+    rate: float
+    """Jobs a second that clients ask for."""
+    only: Sequence[Act] | None = None
+    each: Sequence[Act] | None = None
+
+
+class Campaign:
+    """One campaign on a bed. ``run`` is for the thread that started it."""
+
+    def __init__(self, bed: Bed, plan: Plan, say: Callable[[str], None], progress: Callable[[str], None]) -> None:
+        self._bed, self._plan, self._say, self._progress = bed, plan, say, progress
+        self.books = Books()
+        self.watch = Watch(bed.dev.logs, self.books)
+        self.load = Load(bed.dev.api_url, [DEFAULT, PRIORITY], self.books, plan.seed, plan.rate, self.watch.outstanding)
+        self._redrives = Redrives(bed.client, self.books, self.watch)
+        self._over = threading.Event()
+        stage = Stage(bed, self.load, self.watch, self.books, random.Random(plan.seed), set())
+        self._confirmed = stage.confirmed
+        self._nemesis = Nemesis(stage, plan.only or acts_for(bed), say, self._over)
+        self._began = time.monotonic()
+
+    def run(self) -> tuple[Summary, Reckoned]:
+        """Load and faults, then heal, drain and reckon."""
+        self._hurt()
+        hurt_seconds = time.monotonic() - self._began
+        accepted, ended = len(self.books.promises), self.watch.ends()
+        clients_left, drained_seconds, tickets_left = self._drain()
+        self._raise_faults()
+        self._say("reading every row of the ledger and of the tables")
+        found = self._found(tickets_left, clients_left)
+        reckoned = reckon(found)
+        there = {"sqs": self._bed.sqs_queues, "redis": self._bed.redis_queues}
+        confirmed = frozenset(self._confirmed)
+        story = Story(self.watch.counts, found.rows.values(), self.books, LEASE_SECONDS * 1_000, confirmed)
+        events = happened(story, there)
+        summary = Summary(
+            queues=self._bed.engines,
+            seed=self._plan.seed,
+            minutes=round(hurt_seconds / 60, 1),
+            lost=len(reckoned.lost),
+            doubled=len(reckoned.doubled),
+            stuck=len(reckoned.stuck),
+            accepted=len(found.promises),
+            succeeded=reckoned.states.get("succeeded", 0),
+            dead=reckoned.states.get("dead", 0),
+            cancelled=reckoned.states.get("cancelled", 0),
+            excused=len(reckoned.excused),
+            late_writes_refused=self.watch.counts["late_write_refused"],
+            accepted_per_second=round(accepted / hurt_seconds, 1),
+            ended_per_second=round(ended / hurt_seconds, 1),
+            drained_seconds=round(drained_seconds, 1),
+            faults=self._nemesis.faults.total(),
+            faults_by_act=dict(sorted(self._nemesis.faults.items())),
+            happened={name: count for name, count in events.items() if count},
+            never_happened=[name for name, count in events.items() if not count],
+        )
+        return summary, reckoned
+
+    # --- the safety phase --------------------------------------------------------------------------------------------
+
+    def _hurt(self) -> None:
+        self.watch.start()
+        self.load.start()
+        self._redrives.start()
+        self._say(f"load: {self._plan.rate:g} jobs a second; the faults begin in {QUIET_SECONDS:g} s")
+        self._bed.wait_for("the first jobs have ended", lambda: self.watch.ends() > 0, 60.0)
+        time.sleep(QUIET_SECONDS)
+        if self._plan.each is None:
+            self._nemesis.run(self._plan.seconds, self._tick)
+        else:
+            for act in self._plan.each:
+                self._nemesis.do(act)
+                time.sleep(self._plan.seconds / len(self._plan.each))
+            self._nemesis.undo_all()
+
+    def _tick(self) -> None:
+        told = f"{len(self.books.promises)} accepted, {self.watch.outstanding()} outstanding"
+        self._progress(f"{told}, {self._nemesis.faults.total()} faults")
+
+    # --- the drain ---------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> tuple[int, float, bool]:
+        """Returns how many clients have no answer, how long it took, and whether tickets are left."""
+        self._say("healing everything; draining")
+        began = time.monotonic()
+        self._bed.heal()
+        self.load.burst(1.0)
+        clients_left = self.load.finish(ANSWER_SECONDS)
+        self._redrives.finish()
+        self.watch.last_end = time.monotonic()
+        left = self._unended()
+        tickets_left = True
+        while time.monotonic() - self.watch.last_end < STALLED_SECONDS:
+            left = self._unended(left)
+            self._progress(f"{len(left)} jobs have not ended")
+            if not left and not (tickets_left := not self._bed.empty()):
+                break
+            time.sleep(LOOK_SECONDS)
+        seconds = time.monotonic() - began
+        self.watch.stop()
+        self._say(f"drained in {seconds:.0f} s" if not left and not tickets_left else f"NOT drained after {seconds:.0f} s")
+        return clients_left, seconds, tickets_left
+
+    def _unended(self, among: Sequence[str] | None = None) -> Sequence[str]:
+        """Job ids that have a row which is not terminal."""
+        job_ids = [promise.job_id for promise in self.books.with_rows()] if among is None else among
+        return [row.job_id for row in self._rows(job_ids) if not row.state.terminal]
+
+    def _rows(self, job_ids: Sequence[str]) -> Sequence[Job]:
+        peek = self._bed.ledger.peek
+        return [row for n in range(0, len(job_ids), READ_AT_ONCE) for row in peek(job_ids[n : n + READ_AT_ONCE])]
+
+    def _raise_faults(self) -> None:
+        """What went wrong in the campaign's own threads."""
+        for fault in [*self.load.failures, self.watch.fault, self._redrives.fault]:
+            if fault is not None:
+                raise fault
+
+    # --- the reckoning -----------------------------------------------------------------------------------------------
+
+    def _found(self, tickets_left: bool, clients_left: int) -> Found:
+        bed, promises = self._bed, self.books.all()
+        return Found(
+            promises=promises,
+            rows={row.job_id: row for row in self._rows([promise.job_id for promise in promises])},
+            counters=rows_of(bed.dynamodb, bed.table(COUNTERS), "package"),
+            last=rows_of(bed.dynamodb, bed.table(LAST), "module"),
+            carried_runs=Counter(key for file in bed.runs.iterdir() for key in file.read_text().split()),
+            told_succeeded=self.watch.succeeded,
+            redis_queues=bed.redis_queues,
+            redis_losses=self.books.redis_losses,
+            contradictions=self.books.contradictions,
+            tickets_left=tickets_left,
+            clients_left=clients_left,
+        )

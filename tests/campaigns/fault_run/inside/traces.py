@@ -1,0 +1,16 @@
+"""Where the jobs of a campaign leave their traces, for them and for who reads them afterwards."""
+
+from __future__ import annotations
+
+COUNTERS, LAST = "PackageTotals", "Modules"
+"""Tables of the template: a counter for each submission's key, and the token of whoever wrote last."""
+
+_SHARED = 16
+
+RUNS_VARIABLE = "CAMPAIGN_RUNS"
+"""The folder where jobs without a row note that they ran."""
+
+
+def shared_counter(key: str) -> str:
+    """The key of a counter to which many jobs add, so that their transactions meet."""
+    return f"shared-{sum(key.encode()) % _SHARED}"

@@ -1,0 +1,78 @@
+"""Hurts the bed by chance, from a seed: first each act once, in some order, then any of them, some of them at the same time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from redis.exceptions import RedisError
+
+from ringfence.errors import RingfenceError
+
+from .acts import Act, Lasting, Stage
+
+PAUSE_SECONDS = (0.3, 2.5)
+"""Between two acts."""
+
+MOST_LASTING = 3
+"""Acts that go on at the same time."""
+
+LOOK_SECONDS = 0.1
+
+
+class Nemesis:
+    """For the thread that started the bed: what she starts ends with it."""
+
+    def __init__(self, stage: Stage, acts: Sequence[Act], say: Callable[[str], None], over: threading.Event) -> None:
+        self._stage, self._acts, self._say, self._over = stage, acts, say, over
+        self._lasting: list[tuple[float, int, Lasting]] = []
+        self._numbers = itertools.count()
+        self.faults: Counter[str] = Counter()
+        """Acts, by name."""
+
+    def run(self, seconds: float, tick: Callable[[], None]) -> None:
+        """Until the time is up; then everything is undone. ``tick`` is called now and then."""
+        until = time.monotonic() + seconds
+        for act in self._order():
+            if not self._wait(until, self._stage.rng.uniform(*PAUSE_SECONDS), tick):
+                break
+            self.do(act)
+        self.undo_all()
+
+    def do(self, act: Act) -> None:
+        try:
+            said, lasting = act.do(self._stage)
+        except (RingfenceError, RedisError) as fault:
+            self._say(f"{act.name} was not possible: {fault}")
+            return
+        self.faults[act.name] += 1
+        self._say(said)
+        if lasting is not None:
+            heapq.heappush(self._lasting, (time.monotonic() + lasting.seconds, next(self._numbers), lasting))
+
+    def undo_all(self) -> None:
+        while self._lasting:
+            heapq.heappop(self._lasting)[2].undo()
+
+    def _order(self) -> Sequence[Act] | itertools.chain[Act]:
+        rng = self._stage.rng
+        first = rng.sample(self._acts, len(self._acts))
+        return itertools.chain(first, (rng.choice(self._acts) for _ in itertools.count()))
+
+    def _wait(self, until: float, pause_seconds: float, tick: Callable[[], None]) -> bool:
+        """False when the time is up."""
+        next_at = time.monotonic() + pause_seconds
+        while True:
+            now = time.monotonic()
+            while self._lasting and self._lasting[0][0] <= now:
+                heapq.heappop(self._lasting)[2].undo()
+            if now >= until or self._over.is_set():
+                return False
+            if now >= next_at and len(self._lasting) < MOST_LASTING:
+                return True
+            tick()
+            self._over.wait(LOOK_SECONDS)

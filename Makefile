@@ -43,6 +43,10 @@ test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Re
 faults: $(READY) ## Processes, network, Redis and AWS hurt by chance under load: make faults [MINUTES=10] [QUEUES=sqs|redis|both] [SEED=...]
 	PYTHONPATH=tests $(BIN)/python -m campaigns.fault_run --minutes $(MINUTES) --queues $(or $(QUEUES),both) $(if $(SEED),--seed $(SEED)) $(FAULTS_FLAGS)
 
+campaign: $(READY) ## What must hold at full size, some twenty minutes: an outage with 50,000 jobs, a slow neighbour, SIGTERM at many points
+	$(BIN)/python -m pytest -o python_files='campaign_*.py' tests/campaigns
+	RINGFENCE_TEST_ROUNDS=20 $(BIN)/python -m pytest tests/faults/test_worker_stopped.py
+
 bench: $(READY) ## Ringfence beside its peers, in rounds on this machine: make bench [QUICK=1] [ROUNDS=3]
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(BENCH_FLAGS)
 
@@ -73,4 +77,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-all faults model bench simulate lint audit fix clean
+.PHONY: help env demo test test-all faults campaign model bench simulate lint audit fix clean

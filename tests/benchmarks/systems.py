@@ -15,8 +15,8 @@ QUIET_SECONDS = 2.0
 
 START_SECONDS = 30.0
 STALL_SECONDS = 20.0
-SETTLE_SECONDS = 2.5
-"""From the start of a worker to the first paced job: it is to wait for it idly."""
+SETTLE_SECONDS = 1.0
+"""From the last job before the paced ones to the first of them: the worker is to wait for it idly."""
 
 MARGIN = 0.05
 """Of the jobs at either end of a drain that do not count."""
@@ -97,9 +97,10 @@ def delay(ground: Ground, system: System, seconds: float) -> Delayed:
     ground.clear()
     wait_quiet(QUIET_SECONDS)
     with ground.working(system, 1):
+        _wait_for_all(ground, ground.produce(system, "paced", 1, 0)["before"])  # so long the worker takes to start
         time.sleep(SETTLE_SECONDS)
         told = ground.produce(system, "paced", system.paced_per_second, seconds)
-        time.sleep(0.7)
+        _wait_for_all(ground, 2 * told["before"] + told["jobs"])
     taken = sorted((stamp.started - stamp.enqueued) / 1e6 for stamp in ground.stamps() if stamp.number >= 0)
     if len(taken) < 0.9 * told["jobs"]:
         raise BenchFailed(f"{system.name} began {len(taken)} of {told['jobs']} paced jobs: {ground.end_of_log(system)}")

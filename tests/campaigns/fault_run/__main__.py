@@ -19,6 +19,7 @@ from ringfence.local.demo.screen import Screen
 from .acts import ACTS
 from .bed import ENGINES, Bed, Engines, Unsound
 from .campaign import Campaign, Plan
+from .inside.planted import PLANTS
 
 FULL_MINUTES = 10.0
 """A run so long has to have seen every interesting event."""
@@ -40,7 +41,8 @@ nothing of Ringfence; {INTERRUPTED} interrupted: everything is stopped."""
 @click.option("--seed", type=int, help="Which faults, and when. Printed; by chance if left out.")
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=15.0, show_default=True, help="Jobs a second.")
 @click.option("--act", "names", multiple=True, type=click.Choice([act.name for act in ACTS]), help="Only this. Repeatable.")
-def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tuple[str, ...]) -> None:
+@click.option("--plant", type=click.Choice(list(PLANTS)), help="A bug that is to be found: the campaign itself is on trial.")
+def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tuple[str, ...], plant: str | None) -> None:
     """Hurt a whole system of real processes under load, heal it, and check that every accepted job ended once.
 
     Progress goes to standard error; the last line of the output is one JSON object.
@@ -52,7 +54,9 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
     screen.say(f"seed {chosen}: make faults MINUTES={minutes:g} QUEUES={queues} SEED={chosen}")
     acts = [act for act in ACTS if act.name in names] or None
     try:
-        sys.exit(_run(queues, Plan(chosen, minutes * 60, rate, only=acts), screen, full=minutes >= FULL_MINUTES and not acts))
+        bed = Bed(cast("Engines", queues), screen.say, planted=plant)
+        plan = Plan(chosen, minutes * 60, rate, only=acts)
+        sys.exit(_run(bed, plan, screen, full=minutes >= FULL_MINUTES and not acts))
     except KeyboardInterrupt:
         screen.say("interrupted; everything is stopped")
         sys.exit(INTERRUPTED)
@@ -61,8 +65,8 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
         sys.exit(UNSOUND)
 
 
-def _run(queues: str, plan: Plan, screen: Screen, *, full: bool) -> int:
-    with Bed(cast("Engines", queues), screen.say) as bed:
+def _run(bed: Bed, plan: Plan, screen: Screen, *, full: bool) -> int:
+    with bed:
         bed.check()
         screen.say(f"ready; logs are in {bed.dev.logs}")
         summary, reckoned = Campaign(bed, plan, screen.say, _Progress(screen)).run()

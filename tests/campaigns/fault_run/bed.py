@@ -35,6 +35,7 @@ from ringfence.testing.emulator_kinds import USUAL, startable
 from ringfence.testing.redis_server import RedisServer
 
 from .inside.orders import ORDERS_VARIABLE, Orders, OrdersFile
+from .inside.planted import PLANTED_VARIABLE
 from .inside.traces import RUNS_VARIABLE
 
 Engines = Literal["sqs", "redis", "both"]
@@ -54,7 +55,7 @@ HIDDEN_SECONDS = 60
 """The least `WorkerTimeoutSeconds`: so long a message is hidden whose worker dies before it has looked at it."""
 
 TIMERS_SECONDS = 0.5
-WORKER_PROCESSES = 2
+WORKER_PROCESSES = 3
 THREADS = 4
 
 WITH_A_FILE = ("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
@@ -93,8 +94,11 @@ class Doors:
 class Bed:
     """``with Bed("both", folder, say) as bed:`` starts everything, in this thread, and ends it again, the frozen ones too."""
 
-    def __init__(self, engines: Engines, say: Callable[[str], None], run_folder: Path | None = None) -> None:
-        self.engines, self._say, self._run_folder = engines, say, run_folder
+    def __init__(
+        self, engines: Engines, say: Callable[[str], None], run_folder: Path | None = None, planted: str | None = None
+    ) -> None:
+        """``planted`` is one of `inside.planted.PLANTS`, for a campaign that is itself on trial."""
+        self.engines, self._say, self._run_folder, self._planted = engines, say, run_folder, planted
         self.replaced: list[Replaced] = []
         self._parts = ExitStack()
 
@@ -149,6 +153,7 @@ class Bed:
             "_HANDLER": "instrumented.handler",
             ORDERS_VARIABLE: str(self.orders.path),
             RUNS_VARIABLE: str(self.runs),
+            **({PLANTED_VARIABLE: self._planted} if self._planted else {}),
         }
         worker = {"RINGFENCE_APP": "load_jobs:app"}
         return Dev(

@@ -15,7 +15,7 @@ from ringfence.errors import RingfenceError
 
 from .acts import Act, Lasting, Stage
 
-PAUSE_SECONDS = (0.3, 2.5)
+PAUSE_SECONDS = (0.5, 4.0)
 """Between two acts."""
 
 MOST_LASTING = 3

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 from orders import ORDERS_VARIABLE, OrdersFile, Refusal
+from planted import PLANTED_VARIABLE, PLANTS
 
 from ringfence import change, clock, wire
 from ringfence.aws import clients
@@ -38,6 +39,8 @@ def tell(event: str, **fields: str | int | float) -> None:
 def install() -> None:
     """Once, in a process that is to be tried."""
     orders = OrdersFile(Path(os.environ[ORDERS_VARIABLE]))
+    if planted := os.environ.get(PLANTED_VARIABLE):
+        PLANTS[planted]()
     _faults_in_front_of_boto3(orders)
     _tell_of_own_writes()
     _tell_of_next_version()

@@ -143,7 +143,7 @@ def test_a_job_that_does_not_end_in_its_grace_is_handed_over() -> None:
             go_on.wait(20)
         return f"token {ctx.token}"
 
-    here = Served(code, grace_seconds=5.5)
+    here = Served(code, grace_seconds=0.8)
     (job_id,) = here.submit(1)
     assert running.wait(10)
     here.end()

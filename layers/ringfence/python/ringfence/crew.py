@@ -28,10 +28,10 @@ STOP_SECONDS = 10.0
 """So long before an invocation's end nothing new is started and running jobs are asked to stop."""
 
 HAND_OVER_SECONDS = 5.0
-"""So long before it, what still runs is handed over, its checkpoint kept."""
+"""So long before it, what still runs is handed over, its checkpoint kept; if the whole of it is short, in its last quarter."""
 
 LEAVE_SECONDS = 1.0
-"""So long before it, the batch returns with what is decided by then; the rest comes again."""
+"""So long before it, or in its last twentieth, the batch returns with what is decided by then; the rest comes again."""
 
 NOT_STARTED_PAUSE_SECONDS = 1.0
 
@@ -146,7 +146,7 @@ class Crew:
         if self._feed is not None and not self._feed.stopping:
             return True
         busy = self._pending or self._undecided or self._unfit or self._fetching
-        return bool(busy) and self._remaining_seconds() > LEAVE_SECONDS
+        return bool(busy) and self._remaining_seconds() > self._leave_seconds
 
     def _look(self) -> None:
         self._stop_in_time()
@@ -166,10 +166,12 @@ class Crew:
         with self._lock:
             running = list(self._running.values())
         told_to_stop = self._feed is not None and self._feed.stopping
+        if self._whole_seconds == float("inf"):
+            self._whole_seconds = left  # the grace, once there is one
         for hold in running:
             if left <= STOP_SECONDS or told_to_stop:
                 hold.stopping = True
-            if left <= HAND_OVER_SECONDS:
+            if left <= self._hand_over_seconds:
                 self._settle_beside(hold, Interrupted())
 
     def _tell_carried(self) -> None:
@@ -186,8 +188,17 @@ class Crew:
         left = self._remaining_seconds()
         if left == float("inf"):
             return None
-        ahead = [left - threshold for threshold in (STOP_SECONDS, HAND_OVER_SECONDS, LEAVE_SECONDS) if left > threshold]
+        thresholds = (STOP_SECONDS, self._hand_over_seconds, self._leave_seconds)
+        ahead = [left - threshold for threshold in thresholds if left > threshold]
         return min(ahead, default=0.1) + 0.001
+
+    @property
+    def _hand_over_seconds(self) -> float:
+        return min(HAND_OVER_SECONDS, self._whole_seconds / 4)
+
+    @property
+    def _leave_seconds(self) -> float:
+        return min(LEAVE_SECONDS, self._whole_seconds / 20)
 
     def _take_pending(self) -> list[Lease]:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import sys
@@ -45,6 +46,8 @@ class Child:
         self._stop = Stop(SystemClock(), limits.grace_seconds)
         self._lock = threading.Lock()
         self._jobs = 0
+        # Not all processes at once: they were started together, and would be gone together.
+        self._max_jobs = None if limits.max_jobs is None else limits.max_jobs - random.randrange(limits.max_jobs // 10 + 1)
         self._looked = dict.fromkeys(threads_of, 0.0)
         self._failed = False
 
@@ -84,7 +87,7 @@ class Child:
             self._looked[name] = now
             all_live = now - min(self._looked.values()) < LIVE_SECONDS
             self._jobs += done
-            if limits.max_jobs is not None and self._jobs >= limits.max_jobs:
+            if self._max_jobs is not None and self._jobs >= self._max_jobs:
                 self._stop.ask()
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_RSS_UNIT
         if limits.max_memory_bytes is not None and used >= limits.max_memory_bytes:

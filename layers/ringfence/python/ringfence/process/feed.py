@@ -34,14 +34,12 @@ class Stop:
 
 
 class QueueFeed:
-    """A `crew.Feed` over one queue. ``on_look`` is called with the number of messages acknowledged since the last look, at
-    least once a second while the crew lives."""
+    """A `crew.Feed` over one queue. ``on_look`` is called with the number of messages just acknowledged, at least once a
+    second while the crew lives."""
 
     def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None], wait_seconds: float = WAIT_SECONDS) -> None:
         self._queue, self._stop, self._on_look, self._wait_seconds = queue, stop, on_look, wait_seconds
         self._fused = queue if isinstance(queue, FusedQueue) else None
-        self._lock = threading.Lock()
-        self._acknowledged = 0
 
     @property
     def stopping(self) -> bool:
@@ -58,12 +56,9 @@ class QueueFeed:
             if done:
                 self._queue.acknowledge(done)
             leases = self._queue.lease(room, lease_seconds, self._wait_seconds) if room else []
-        with self._lock:
-            self._acknowledged += len(done)
+        self._on_look(len(done))
         return leases
 
     def look(self) -> None:
         """See `crew.Feed.look`."""
-        with self._lock:
-            acknowledged, self._acknowledged = self._acknowledged, 0
-        self._on_look(acknowledged)
+        self._on_look(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,13 @@ from ringfence.testing.redis_kinds import KINDS, binary_of
 
 if TYPE_CHECKING:
     from ringfence.testing.redis_server import RedisServer
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What all tests have in common stays to the end, so no collection of garbage need look at it: a tenth of their time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

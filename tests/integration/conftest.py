@@ -17,8 +17,9 @@ import pytest
 
 from ringfence.local.dev import Dev
 from ringfence.local.pool import Replaced
-from ringfence.testing.emulator_kinds import KINDS, startable
+from ringfence.testing.emulator_kinds import KINDS, USUAL, startable
 
+ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).parent / "dev_app" / "template.yaml"
 
 
@@ -119,3 +120,21 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     )
     with dev:
         yield App(dev, folder / "trace.jsonl", replaced)
+
+
+@pytest.fixture(scope="package")
+def redis_dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    """The whole system, of the template, with its queues on Redis: what takes from them, tests bring along.
+
+    Processes that they kill may leave tickets in ``default``; nobody takes from ``priority`` but the test that pushed there.
+    """
+    run_folder = tmp_path_factory.mktemp("run")
+    # Nothing comes to the worker's function while the queues are on Redis, but the template has it.
+    with Dev(
+        ROOT / "template.yaml",
+        emulator=startable(USUAL),
+        queues="redis",
+        processes={"WorkerFunction": 1},
+        run_folder=run_folder,
+    ) as running:
+        yield running

@@ -27,23 +27,15 @@ from ringfence.local.redis_process import RedisFailed, RedisProcess
 from ringfence.redis.queue import RedisQueue
 from ringfence.runtime import Runtime
 from ringfence.settings import Settings
-from ringfence.testing.emulator_kinds import USUAL, startable
 from ringfence.wire import decode_ticket
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
-    run_folder = tmp_path_factory.mktemp("run")
-    with Dev(ROOT / "template.yaml", emulator=startable(USUAL), queues="redis", run_folder=run_folder) as running:
-        yield running
-
-
 @pytest.fixture
-def here(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+def here(redis_dev: Dev, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """A worker's core in this process, told where everything is by what `ringfence dev` tells."""
-    environment = dev.environment()
+    environment = redis_dev.environment()
     for name, value in environment.items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
@@ -53,15 +45,15 @@ def here(dev: Dev, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
 
 
 def submit(dev: Dev, email: str) -> str:
-    body = json.dumps({"name": "signup", "payload": {"email": email, "name": "Ada"}}).encode()
+    body = json.dumps({"name": "signup", "queue": "priority", "payload": {"email": email, "name": "Ada"}}).encode()
     request = urllib.request.Request(f"{dev.api_url}/v1/jobs", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as reply:
         return str(json.load(reply)["job_id"])
 
 
-def test_a_job_goes_through_redis_to_whoever_takes_it(dev: Dev, here: Runtime) -> None:
-    job_id = submit(dev, "ada@example.com")
-    queue = here.queues["default"]
+def test_a_job_goes_through_redis_to_whoever_takes_it(redis_dev: Dev, here: Runtime) -> None:
+    job_id = submit(redis_dev, "ada@example.com")
+    queue = here.queues["priority"]
     assert isinstance(queue, RedisQueue)
     leases = queue.lease(10, 30, wait_seconds=30)
     assert len(leases) == 1
@@ -73,14 +65,14 @@ def test_a_job_goes_through_redis_to_whoever_takes_it(dev: Dev, here: Runtime) -
     assert queue.depth().ready == queue.depth().leased == 0
 
 
-def test_what_redis_forgets_the_timers_push_again(dev: Dev, here: Runtime) -> None:
-    queue = here.queues["default"]
-    eventually(lambda: "default" in here.sweeps.read().marks)
-    job_id = submit(dev, "bob@example.com")
+def test_what_redis_forgets_the_timers_push_again(redis_dev: Dev, here: Runtime) -> None:
+    queue = here.queues["priority"]
+    eventually(lambda: "priority" in here.sweeps.read().marks)
+    job_id = submit(redis_dev, "bob@example.com")
     eventually(lambda: queue.depth().ready == 1)
-    with redis.Redis.from_url(here.settings.queues["default"].rpartition("/")[0]) as server:
+    with redis.Redis.from_url(here.settings.queues["priority"].rpartition("/")[0]) as server:
         server.flushall()
-    assert reconcile_dry(dev) == {"default": {"jobs": 1, "renewed": 0, "fault": None}}
+    assert reconcile_dry(redis_dev) == {"priority": {"jobs": 1, "renewed": 0, "fault": None}}
 
     leases = queue.lease(10, 30, wait_seconds=30)
     assert [decode_ticket(lease.body).job_id for lease in leases] == [job_id]
@@ -88,7 +80,7 @@ def test_what_redis_forgets_the_timers_push_again(dev: Dev, here: Runtime) -> No
     job = here.ledger.get(job_id)
     assert job is not None
     assert job.state is State.SUCCEEDED
-    assert reconcile_dry(dev) == {}
+    assert reconcile_dry(redis_dev) == {}
 
 
 def reconcile_dry(dev: Dev) -> Any:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,24 +13,16 @@ import pytest
 from ringfence import Client
 from ringfence.client import JobRequest
 from ringfence.local.dev import Dev
-from ringfence.testing.emulator_kinds import USUAL, startable
-from ringfence.testing.redis_server import RedisServer
 from ringfence.testing.worker_command import RINGFENCE, WorkerCommand
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "functions/worker"
 
 
-@pytest.fixture(scope="module")
-def redis_dev(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dev, dict[str, str]]]:
-    """The system, its default queue on Redis, and the environment of a worker for it."""
-    with Dev(ROOT / "template.yaml", emulator=startable(USUAL), run_folder=tmp_path_factory.mktemp("run")) as dev:
-        environment = dev.environment("WorkerFunction")
-        queues = {**json.loads(environment["RINGFENCE_QUEUES"]), "default": redis_server.url("default")}
-        on_redis = {"RINGFENCE_QUEUES": json.dumps(queues)}
-        for function in ("GatewayFunction", "RelayFunction", "TimersFunction"):
-            dev.restart(function, on_redis)
-        yield dev, {**environment, **on_redis, "RINGFENCE_LEASE_SECONDS": "2"}
+@pytest.fixture
+def environment(redis_dev: Dev) -> dict[str, str]:
+    """Of a worker for the system."""
+    return {**redis_dev.environment("WorkerFunction"), "RINGFENCE_LEASE_SECONDS": "2"}
 
 
 def submit(client: Client, count: int) -> list[str]:
@@ -43,12 +33,11 @@ def submit(client: Client, count: int) -> list[str]:
     return [outcome.job_id for outcome in outcomes if not isinstance(outcome, Exception)]
 
 
-def test_jobs_run_from_redis_with_one_process_killed_and_the_rest_drained(redis_dev: tuple[Dev, dict[str, str]]) -> None:
-    dev, environment = redis_dev
+def test_jobs_run_from_redis_with_one_process_killed_and_the_rest_drained(redis_dev: Dev, environment: dict[str, str]) -> None:
     process = WorkerCommand(environment, JOBS, "-q", "default", "--processes", "2", "--threads", "4", "--grace", "10s")
     try:
         first = process.next("process_started")["pid"]
-        with Client(dev.api_url) as client:
+        with Client(redis_dev.api_url) as client:
             job_ids = submit(client, 60)
             assert len(job_ids) == 60
             os.kill(first, signal.SIGKILL)
@@ -62,16 +51,15 @@ def test_jobs_run_from_redis_with_one_process_killed_and_the_rest_drained(redis_
 
 
 def test_a_process_is_replaced_after_so_many_jobs_and_shows_that_it_lives(
-    redis_dev: tuple[Dev, dict[str, str]], tmp_path: Path
+    redis_dev: Dev, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    dev, environment = redis_dev
     alive = tmp_path / "alive"
     process = WorkerCommand(
         environment, JOBS, "-q", "default:1", "--threads", "2", "--max-jobs", "5", "--liveness-file", str(alive)
     )
     try:
         first = process.next("process_started")["pid"]
-        with Client(dev.api_url) as client:
+        with Client(redis_dev.api_url) as client:
             job_ids = submit(client, 12)
             assert process.next("process_ended") == {"event": "process_ended", "pid": first, "detail": "exit code 0"}
             assert {client.wait(job_id, timeout_seconds=60).state for job_id in job_ids} == {"succeeded"}
@@ -81,8 +69,7 @@ def test_a_process_is_replaced_after_so_many_jobs_and_shows_that_it_lives(
     assert code == 0
 
 
-def test_an_unknown_queue_is_a_usage_error_that_names_the_known_ones(redis_dev: tuple[Dev, dict[str, str]]) -> None:
-    _, environment = redis_dev
+def test_an_unknown_queue_is_a_usage_error_that_names_the_known_ones(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [RINGFENCE, "worker", "-q", "nope"],
         env={**os.environ, **environment},

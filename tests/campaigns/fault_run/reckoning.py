@@ -130,9 +130,8 @@ def _lost(found: Found, excused: Collection[str]) -> Iterator[str]:
     )
     # Jobs that were accepted and whose client was not told count too.
     keys = {promise.key for promise in found.promises}
-    expected += Counter(
-        shared_counter(key) for key in found.counters if key not in keys and not key.startswith("shared-") for _ in range(1)
-    )
+    untold = (key for key in found.counters if key not in keys and not key.startswith("shared-"))
+    expected += Counter(shared_counter(key) for key in untold)
     for shared, count in expected.items():
         there = found.counters.get(shared, {}).get("runs", 0)
         if there < count:

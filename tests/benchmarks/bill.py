@@ -1,4 +1,4 @@
-"""What jobs of guarantee once cost: ledger write units, AWS calls, and the CPU time that is not the SDK's.
+"""What jobs of guarantee once cost: ledger write units and AWS calls.
 
 The calls go through boto3 to moto in this process, which stores what they write; none leaves it.
 """
@@ -31,7 +31,6 @@ TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 TABLE = "ledger"
 PAYLOAD = '{"id":12345,"kind":"email.send","to":"user@example.com","tpl":"welcome-42","n":7}'
 SQS_BATCH = 10
-CPU_TURNS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +41,6 @@ class Bill:
     units_by_write: Mapping[str, float]
     """``row``, or the index that was written."""
     calls: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerCpu:
-    """Microseconds of CPU time per job of a worker, median of some turns."""
-
-    worker: float
-    sdk: float
-    """Of the same calls made by boto3 alone."""
-
-    @property
-    def own(self) -> float:
-        return self.worker - self.sdk
 
 
 def app() -> App:

@@ -11,6 +11,7 @@ from .engine import BATCHES, Compared, engine_beside_script, push_beside_script
 from .ground import Ground
 from .memory import bytes_per_ticket
 from .relay import RelayCost, relay_to_redis, relay_to_sqs
+from .worker_cpu import WorkerCpu, worker_cpu
 
 Tell = Callable[[str], None]
 
@@ -29,6 +30,7 @@ class Own:
     relay: dict[str, RelayCost] = field(default_factory=dict)
     """By the kind of queue: ``SQS`` and ``Redis``."""
     bill: Bill | None = None
+    worker_cpu: WorkerCpu | None = None
     bytes_per_ticket: float = 0.0
     bytes_per_carried_ticket: float = 0.0
     waiting: int = 0
@@ -49,6 +51,8 @@ class Own:
             tell(f"relay to {kind:<6} {self.relay[kind].tickets_per_cpu_second:>10,.0f} tickets per CPU second")
         self.bill = bill(BILLED_JOBS)
         tell(f"guarantee once  {self.bill.write_units:>10.2f} write units per job")
+        self.worker_cpu = worker_cpu()
+        tell(f"guarantee once  {self.worker_cpu.own:>10.0f} µs of CPU time per job beside the SDK's {self.worker_cpu.sdk:.0f}")
         self.waiting = SAMPLE if quick else MILLION
         self.bytes_per_ticket = bytes_per_ticket(ground, self.waiting, carried=False)
         self.bytes_per_carried_ticket = bytes_per_ticket(ground, SAMPLE, carried=True)

@@ -37,7 +37,7 @@ class RelayCost:
 def relay_to_redis(ground: Ground) -> RelayCost:
     ground.clear()
     try:
-        return _cost(ground, ground.server.url("bench"), {})
+        return _cost(ground, 7, ground.server.url("bench"), {})
     finally:
         ground.clear()
 
@@ -46,10 +46,10 @@ def relay_to_sqs(ground: Ground) -> RelayCost:
     """Against a stub that answers at once, through boto3 and a socket."""
     with _sqs_stub() as port:
         endpoint = f"http://127.0.0.1:{port}"
-        return _cost(ground, f"{endpoint}/000000000000/bench", {"AWS_ENDPOINT_URL_SQS": endpoint})
+        return _cost(ground, 3, f"{endpoint}/000000000000/bench", {"AWS_ENDPOINT_URL_SQS": endpoint})
 
 
-def _cost(ground: Ground, url: str, variables: Mapping[str, str]) -> RelayCost:
+def _cost(ground: Ground, turns: int, url: str, variables: Mapping[str, str]) -> RelayCost:
     environment = {
         **os.environ,
         "RINGFENCE_QUEUES": json.dumps({"bench": url}),
@@ -60,7 +60,7 @@ def _cost(ground: Ground, url: str, variables: Mapping[str, str]) -> RelayCost:
         "AWS_SECRET_ACCESS_KEY": "none",
         **variables,
     }
-    command = [sys.executable, str(APPS / "relay_cost.py"), *map(str, BATCHES)]
+    command = [sys.executable, str(APPS / "relay_cost.py"), *map(str, (turns, *BATCHES))]
     done = subprocess.run(command, env=environment, cwd=ground.folder, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise BenchFailed(f"the relay failed: {done.stderr.strip()[-500:]}")

@@ -56,6 +56,9 @@ def own_lines(own: Own) -> Iterator[str]:
         units = ", ".join(f"{name} {count:.2f}" for name, count in own.bill.units_by_write.items())
         calls = ", ".join(f"{name} {count:.2f}" for name, count in own.bill.calls.items())
         yield f"guarantee once, per job: {own.bill.write_units:.2f} write units ({units}); calls: {calls}"
+    if own.worker_cpu is not None:
+        cpu = own.worker_cpu
+        yield f"guarantee once, per job: {cpu.worker:.0f} µs of CPU time in the worker, {cpu.sdk:.0f} of them boto3's own"
     million = own.bytes_per_ticket * MILLION / 2**20
     how = "measured" if own.waiting == MILLION else f"extrapolated from {own.waiting:,}"
     yield f"Redis: {own.bytes_per_ticket:.0f} bytes per waiting ticket, {million:,.0f} MiB for 1,000,000 ({how})"

@@ -10,7 +10,7 @@ from .ground import BenchFailed, Ground, Stamp, by_worker
 from .peers import System
 from .processes import Program, busy_seconds, wait_quiet
 
-QUIET_SECONDS = 2.0
+QUIET_SECONDS = 1.0
 """The longest wait, before each measurement, for the others on this machine to pause."""
 
 START_SECONDS = 30.0

@@ -43,6 +43,10 @@ class Metered:
     def exceptions(self) -> Any:
         return self._client.exceptions
 
+    @property
+    def meta(self) -> Any:
+        return self._client.meta
+
     def __getattr__(self, operation: str) -> Any:
         def call(**request: Any) -> Any:
             with self._one_at_a_time:

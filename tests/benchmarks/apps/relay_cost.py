@@ -1,4 +1,4 @@
-"""CPU time of the relay's process from a Kinesis event to pushed tickets: ``relay_cost.py BATCH …``.
+"""CPU time of the relay's process from a Kinesis event to pushed tickets: ``relay_cost.py TURNS BATCH …``.
 
 As the function runs it, from its environment, but for the settings of queues, which are in memory. Prints, as its last line, a
 JSON object: for each size of a batch the CPU microseconds per ticket, one for each turn.
@@ -17,8 +17,7 @@ from ringfence.runtime import Runtime
 from ringfence.settings import Settings
 from ringfence.wire import JobRecord, encode_records
 
-TURNS = 7
-TURN_TICKETS = 2_000
+TURN_TICKETS = 1_000
 """At least so many in each turn, in as many events as it takes."""
 
 PAYLOAD = '{"id":12345,"kind":"email.send","to":"user@example.com","tpl":"welcome-42","n":7}'
@@ -54,7 +53,7 @@ def event_of(jobs):
 def main():
     settings = MemorySettings()
     runtime = Runtime(Settings.from_environment(os.environ), lambda name, port: settings if name == "settings" else port)
-    sizes = [int(size) for size in sys.argv[1:]]
+    turns, *sizes = (int(number) for number in sys.argv[1:])
     events = {size: event_of(size) for size in sizes}
     taken = {size: [] for size in sizes}
 
@@ -62,8 +61,8 @@ def main():
         if runtime.relay.handle(reads_from_event(event)) is not None:
             raise SystemExit("not every ticket was taken")
 
-    relay(events[max(sizes)])
-    for turn in range(TURNS):
+    relay(events[1_000])
+    for turn in range(turns):
         for size in sizes if turn % 2 else sizes[::-1]:
             times = max(1, TURN_TICKETS // size)
             began = time.process_time()

@@ -225,11 +225,12 @@ class Crew:
         """The next message for a thread that has none; None when there is nothing left to do."""
         while True:
             with self._lock:
-                message = self._take()
+                feed = self._feed
+                stopping = feed is not None and (feed.stopping or self._over.is_set())
+                message = None if stopping else self._take()
                 if message is not None:
                     return message
-                feed = self._feed
-                if feed is None or feed.stopping or self._over.is_set():
+                if feed is None or stopping:
                     self._news.notify()
                     return None
                 if not self._fetching:

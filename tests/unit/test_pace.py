@@ -86,22 +86,23 @@ def over_time(here: MemorySystem, seconds: int, *, each: float = 1.0) -> list[tu
 # --- without a pace --------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_without_limits_asks_neither_limiter_nor_depth() -> None:
-    class Untouchable:
-        def __getattr__(self, method: str) -> Any:
+class Untouchable:
+    """A port of which these methods, or all, are not to be called; that there are any may be asked."""
+
+    def __init__(self, port: Any, *methods: str) -> None:
+        self._port, self._methods = port, methods
+
+    def __getattr__(self, method: str) -> Any:
+        def called(*_args: Any, **_kwargs: Any) -> None:
             raise AssertionError(f"{method} was called")
 
-    class NoDepth:
-        def __init__(self, queue: Any) -> None:
-            self._queue = queue
+        there = getattr(self._port, method)
+        return called if callable(there) and method in (self._methods or (method,)) else there
 
-        def __getattr__(self, method: str) -> Any:
-            if method == "depth":
-                raise AssertionError("depth was called")
-            return getattr(self._queue, method)
 
+def test_a_queue_without_limits_asks_neither_limiter_nor_depth() -> None:
     def wrap(name: str, port: Any) -> Any:
-        return Untouchable() if name == "limiter" else NoDepth(port) if name == "queue:default" else port
+        return Untouchable(port) if name == "limiter" else Untouchable(port, "depth") if name == "queue:default" else port
 
     here = MemorySystem(app(), wrap=wrap)
     job_ids = submitted(here, 250)
@@ -111,13 +112,8 @@ def test_a_queue_without_limits_asks_neither_limiter_nor_depth() -> None:
 
 def test_to_accept_a_job_nobody_is_asked_how_its_queue_stands() -> None:
     """So enqueuing takes as long while a queue is full, slow or out of reach as at any other time."""
-
-    class Untouchable:
-        def __getattr__(self, method: str) -> Any:
-            raise AssertionError(f"{method} was called")
-
     asked = ("settings", "limiter", "queue:default", "queue:priority")
-    here = MemorySystem(app(), wrap=lambda name, port: Untouchable() if name in asked else port)
+    here = MemorySystem(app(), wrap=lambda name, port: Untouchable(port) if name in asked else port)
     assert len(submitted(here, 100)) == 100
 
 

@@ -74,7 +74,7 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as fault:
         raise BadTemplate(f"cannot read the template: {fault}") from None
     try:
-        source = yaml.load(text, _loader())
+        source = _loader()(text).get_single_data()
     except yaml.YAMLError as fault:
         raise BadTemplate(f"{path} is not YAML: {fault}") from None
     if not isinstance(source, dict) or not isinstance(source.get("Resources"), dict):

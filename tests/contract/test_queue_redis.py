@@ -1,4 +1,4 @@
-"""The queue contract on Redis: each server there is on this machine, and a cluster of three.
+"""The queue contract on Redis: each server there is on this machine, and a cluster of three (C18).
 
 Most tests do not wait: they let time pass by moving every message's visibility into the past, which is the same to a queue that
 knows time only from its server. Those that must see a real clock have short leases.

@@ -159,7 +159,7 @@ def test_a_store_out_of_reach_or_a_reply_lost_at_any_step_costs_only_time(route:
 
 
 @pytest.mark.parametrize(("route", "number", "when"), every_step())
-def test_whoever_freezes_past_the_lease_at_any_step_writes_nothing_late(route: str, number: int, when: When) -> None:
+def test_c28_whoever_freezes_past_the_lease_at_any_step_writes_nothing_late(route: str, number: int, when: When) -> None:
     gate = Freeze()
     steps = Steps(number, when, gate)
     here = system(steps)

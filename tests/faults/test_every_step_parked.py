@@ -138,7 +138,7 @@ def test_a_store_out_of_reach_or_a_reply_lost_at_any_step_costs_only_time(way: s
 
 
 @pytest.mark.parametrize(("way", "number", "when"), EVERY_STEP)
-def test_whoever_freezes_past_the_lease_at_any_step_writes_nothing_late(way: str, number: int, when: When) -> None:
+def test_c28_whoever_freezes_past_the_lease_at_any_step_writes_nothing_late(way: str, number: int, when: When) -> None:
     gate = Freeze()
     here = system(Steps(number, when, gate))
     frozen = threading.Thread(target=life, args=(here, "a"), daemon=True)

@@ -1,4 +1,4 @@
-"""A thousand jobs that fail together do not come back together (must hold 7). That their retries count against the rate of
+"""A thousand jobs that fail together do not come back together (must hold 7, C44). That their retries count against the rate of
 their queue is in `test_pace`."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def gaps_between_attempts() -> list[list[float]]:
     return [[(times[retry + 1] - times[retry]) / 1_000 for times in starts.values()] for retry in range(3)]
 
 
-def test_retries_spread_over_their_window_and_keep_the_cap_and_the_least_delay() -> None:
+def test_c44_retries_spread_over_their_window_and_keep_the_cap_and_the_least_delay() -> None:
     retries = gaps_between_attempts()
     assert len(retries) == 3
     for gaps, window in zip(retries, (10.0, 20.0, 25.0), strict=True):

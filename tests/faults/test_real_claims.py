@@ -45,7 +45,7 @@ def test_when_a_worker_is_killed_between_claim_and_commit_another_takes_over(
 
 
 @pytest.mark.parametrize("point", BETWEEN_CLAIM_AND_COMMIT)
-def test_a_worker_frozen_between_claim_and_commit_cannot_write_once_another_has_taken_over(
+def test_c28_a_worker_frozen_between_claim_and_commit_cannot_write_once_another_has_taken_over(
     system: DevSystem, key: str, gate: Gate, counted_once: Callable[[Job], None], point: str
 ) -> None:
     job_id = system.job_id(key)
@@ -62,7 +62,7 @@ def test_a_worker_frozen_between_claim_and_commit_cannot_write_once_another_has_
     counted_once(system.wait_ended(job_id))
 
 
-def test_a_worker_frozen_between_claim_and_commit_cannot_write_once_another_has_ended_the_job(
+def test_c28_a_worker_frozen_between_claim_and_commit_cannot_write_once_another_has_ended_the_job(
     system: DevSystem, key: str, counted_once: Callable[[Job], None]
 ) -> None:
     job_id = system.job_id(key)
@@ -78,7 +78,7 @@ def test_a_worker_frozen_between_claim_and_commit_cannot_write_once_another_has_
     counted_once(ended)
 
 
-def test_when_a_worker_is_killed_between_commit_and_acknowledge_the_redelivery_runs_nothing(
+def test_c15_when_a_worker_is_killed_between_commit_and_acknowledge_the_redelivery_runs_nothing(
     system: DevSystem, key: str, counted_once: Callable[[Job], None]
 ) -> None:
     job_id = system.job_id(key)
@@ -92,7 +92,7 @@ def test_when_a_worker_is_killed_between_commit_and_acknowledge_the_redelivery_r
     assert (committed.token, committed.attempts, claims(system, job_id)) == (1, 1, [1])
 
 
-def test_while_a_worker_is_frozen_between_commit_and_acknowledge_the_redelivery_runs_nothing(
+def test_c15_while_a_worker_is_frozen_between_commit_and_acknowledge_the_redelivery_runs_nothing(
     system: DevSystem, key: str, counted_once: Callable[[Job], None]
 ) -> None:
     job_id = system.job_id(key)

@@ -19,7 +19,7 @@ def dead(system: DevSystem, key: str) -> str:
     return job.job_id
 
 
-def test_when_the_timers_are_killed_between_push_and_clear_the_second_ticket_runs_nothing(
+def test_c21_when_the_timers_are_killed_between_push_and_clear_the_second_ticket_runs_nothing(
     system: DevSystem, key: str, gate: Gate, counted_once: Callable[[Job], None]
 ) -> None:
     job_id = dead(system, key)
@@ -36,7 +36,7 @@ def test_when_the_timers_are_killed_between_push_and_clear_the_second_ticket_run
     assert (ended.token, ended.attempts) == (2, 1)
 
 
-def test_timers_frozen_between_push_and_clear_do_not_touch_the_job_that_has_ended_meanwhile(
+def test_c29_timers_frozen_between_push_and_clear_do_not_touch_the_job_that_has_ended_meanwhile(
     system: DevSystem, key: str, gate: Gate, counted_once: Callable[[Job], None]
 ) -> None:
     gate.open()

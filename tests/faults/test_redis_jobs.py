@@ -1,5 +1,5 @@
 """Jobs whose queue is on a Redis that forgets its scripts, is killed, fails over, turns read-only, or throws keys away: every
-accepted job ends once, and its tokens only rise (must hold 3).
+accepted job ends once, and its tokens only rise (must hold 3; C17, C19, C20).
 
 What a queue by itself keeps and loses is in `test_redis_restart`, `test_redis_failover` and `test_redis_evicting`.
 """

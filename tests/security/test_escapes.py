@@ -113,7 +113,7 @@ def test_every_command_is_called_below() -> None:
 @pytest.mark.parametrize("server", ["answers", "refuses"])
 @pytest.mark.parametrize("look", ["lines", "terminal", "json"])
 @pytest.mark.parametrize("call", [*CALLS.values(), *MORE_CALLS], ids=" ".join)
-def test_no_command_prints_what_a_terminal_obeys(
+def test_c38_no_command_prints_what_a_terminal_obeys(
     servers: Mapping[str, str], server: str, look: str, call: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if look == "terminal":

@@ -92,7 +92,7 @@ def forgetful(real: Call) -> Call:
     return lambda QueueUrl, Entries: real(QueueUrl=QueueUrl, Entries=Entries[1:])
 
 
-def test_a_sound_bed_has_no_anomalies_and_is_left_as_it_was(clients: tuple[Any, Any]) -> None:
+def test_c47_a_sound_bed_has_no_anomalies_and_is_left_as_it_was(clients: tuple[Any, Any]) -> None:
     dynamodb, sqs = clients
     assert found(Bed(dynamodb), Bed(sqs)) == ""
     assert dynamodb.list_tables()["TableNames"] == []
@@ -109,7 +109,7 @@ def test_a_sound_bed_has_no_anomalies_and_is_left_as_it_was(clients: tuple[Any, 
         ("update_item", read_too_early, "addition: 6 of them gave [0, 1, 1, 2, 2, 3]"),
     ],
 )
-def test_a_table_that_is_not_atomic_is_found_out(
+def test_c47_a_table_that_is_not_atomic_is_found_out(
     clients: tuple[Any, Any], operation: str, instead: Callable[[Call], Call], told: str
 ) -> None:
     dynamodb, sqs = clients
@@ -123,7 +123,7 @@ def test_a_table_that_is_not_atomic_is_found_out(
         ("send_message_batch", forgetful, "never received: ['message 0']"),
     ],
 )
-def test_a_queue_that_is_not_atomic_is_found_out(
+def test_c47_a_queue_that_is_not_atomic_is_found_out(
     clients: tuple[Any, Any], operation: str, instead: Callable[[Call], Call], told: str
 ) -> None:
     dynamodb, sqs = clients

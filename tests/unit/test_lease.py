@@ -83,7 +83,7 @@ def test_a_job_of_five_units_is_kept_under_a_visibility_of_one() -> None:
     assert row.version <= 2 + 2 * 5 + 1, "more than two row writes per lease"
 
 
-def test_without_heartbeats_a_second_worker_takes_over_and_the_first_ones_late_commit_is_refused() -> None:
+def test_c28_without_heartbeats_a_second_worker_takes_over_and_the_first_ones_late_commit_is_refused() -> None:
     here = LongJob()
     first = here.start("a", heartbeats=False)
     here.clock.advance(UNIT_SECONDS + 1)

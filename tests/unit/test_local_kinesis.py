@@ -187,7 +187,7 @@ def test_records_past_their_age_are_kept_in_the_bucket_and_not_given_to_the_func
 
 
 @pytest.mark.parametrize("never_ends", [False, True])
-def test_children_are_read_after_both_their_parents(bench: Bench, never_ends: bool) -> None:
+def test_c07_children_are_read_after_both_their_parents(bench: Bench, never_ends: bool) -> None:
     bench.stream.add("p1", "a")
     bench.stream.add("p2", "b")
     bench.stream.add("c", "z", parents=("p1", "p2"))
@@ -199,7 +199,7 @@ def test_children_are_read_after_both_their_parents(bench: Bench, never_ends: bo
     assert order[2] == ("c", ["z"])
 
 
-def test_a_child_waits_while_its_parent_is_being_retried(bench: Bench) -> None:
+def test_c07_a_child_waits_while_its_parent_is_being_retried(bench: Bench) -> None:
     bench.stream.add("p", "a")
     bench.stream.add("c", "z", parents=("p",))
     bench.stream.closed = {"p"}

@@ -289,7 +289,7 @@ def test_a_job_with_a_time_of_its_own_is_paced_when_it_is_due_and_not_before() -
     assert [at for at, _ in got[3:]] == [60_000, 61_000, 62_000, 63_000, 64_000]
 
 
-def test_c54_retries_count_against_the_rate() -> None:
+def test_c44_retries_count_against_the_rate() -> None:
     """A thousand failing jobs: no window holds more starts than the rate allows, first attempts and retries together."""
     here = system(rate_per_second=100.0, burst=5)
     here.gateway.submit("default", [Submission(name="fails", payload="{}")] * 500)

@@ -465,7 +465,7 @@ def test_a_repair_goes_on_where_the_last_run_ended() -> None:
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("method", ["replace", "push", "unmarked"])
-def test_wherever_a_run_dies_the_next_ones_finish_the_repair(method: str, when: Any) -> None:
+def test_c21_wherever_a_run_dies_the_next_ones_finish_the_repair(method: str, when: Any) -> None:
     port = {"replace": "sweeps", "push": "queue_default", "unmarked": "ledger"}[method]
     for call in (1, 2, 3):
         here = System(**{port: [crash(method, when=when, call=call)]})
@@ -482,7 +482,7 @@ def test_wherever_a_run_dies_the_next_ones_finish_the_repair(method: str, when: 
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_two_runs_at_once_are_as_good_as_one() -> None:
+def test_c21_two_runs_at_once_are_as_good_as_one() -> None:
     """Another run goes through everything while this one holds a page in its hands."""
     other: list[MemorySystem] = []
 

@@ -20,7 +20,7 @@ def test_there_is_a_script_for_every_verb() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_script_touches_only_the_keys_it_is_given(verb: str) -> None:
+def test_c18_a_script_touches_only_the_keys_it_is_given(verb: str) -> None:
     source = re.sub(r"--.*", "", script(verb).source)
     calls = CALL.findall(source)
     declared = [

@@ -23,7 +23,7 @@ def test_c12_the_delay_is_capped_and_finite_for_every_attempt() -> None:
     assert all(0.0 <= backoff.delay(attempt, random_source) <= 900.0 for attempt in range(1, 200))
 
 
-def test_an_asked_minimum_is_honoured_and_still_spread() -> None:
+def test_c44_an_asked_minimum_is_honoured_and_still_spread() -> None:
     random_source = random.Random(7)
     delays = {Backoff().delay(1, random_source, at_least_seconds=60.0) for _ in range(100)}
     assert min(delays) >= 60.0

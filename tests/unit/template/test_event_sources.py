@@ -24,14 +24,14 @@ def log_mapping(stack: Stack) -> Mapping[str, Any]:
     return mapping
 
 
-def test_every_mapping_takes_partial_batch_failures(any_stack: Stack) -> None:
+def test_c11_every_mapping_takes_partial_batch_failures(any_stack: Stack) -> None:
     mappings = any_stack.of_type("AWS::Lambda::EventSourceMapping")
 
     assert len(mappings) == 1 + len(any_stack.queues_on_sqs)
     assert all(mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for mapping in mappings.values())
 
 
-def test_the_relay_reads_the_log_from_its_beginning_and_in_order(any_stack: Stack) -> None:
+def test_c11_the_relay_reads_the_log_from_its_beginning_and_in_order(any_stack: Stack) -> None:
     mapping = log_mapping(any_stack)
 
     assert mapping["StartingPosition"] == "TRIM_HORIZON"
@@ -40,7 +40,7 @@ def test_the_relay_reads_the_log_from_its_beginning_and_in_order(any_stack: Stac
     assert mapping["MaximumBatchingWindowInSeconds"] <= 1
 
 
-def test_the_relay_gives_up_only_to_the_bucket_and_before_the_log_forgets(any_stack: Stack) -> None:
+def test_c11_the_relay_gives_up_only_to_the_bucket_and_before_the_log_forgets(any_stack: Stack) -> None:
     mapping = log_mapping(any_stack)
     retention_seconds = any_stack.number(any_stack.properties("LogStream")["RetentionPeriodHours"]) * HOUR_SECONDS
 
@@ -65,7 +65,7 @@ def test_a_finished_job_outlives_every_record_of_the_log(any_stack: Stack) -> No
     assert declared["JobRetentionDays"]["Default"] >= declared["JobRetentionDays"]["MinValue"]
 
 
-def test_a_queue_hides_a_ticket_for_as_long_as_the_worker_may_run(any_stack: Stack) -> None:
+def test_c11_a_queue_hides_a_ticket_for_as_long_as_the_worker_may_run(any_stack: Stack) -> None:
     timeout_seconds = any_stack.number(any_stack.properties("WorkerFunction")["Timeout"])
     sources = [logical_id(mapping["EventSourceArn"]) for mapping in mappings_of(any_stack, "WorkerFunction")]
 
@@ -99,7 +99,7 @@ def test_reserved_concurrency_is_what_the_parameter_says(any_stack: Stack) -> No
         assert (None if reserved is None else any_stack.number(reserved)) == (None if wanted == -1 else wanted)
 
 
-def test_a_ticket_lives_for_fourteen_days_and_a_thousand_receives(any_stack: Stack) -> None:
+def test_c11_a_ticket_lives_for_fourteen_days_and_a_thousand_receives(any_stack: Stack) -> None:
     last_resort = {"Fn::GetAtt": ["LastResortQueue", "Arn"]}
     for queue in any_stack.queues.values():
         assert any_stack.properties(queue)["RedrivePolicy"] == {"deadLetterTargetArn": last_resort, "maxReceiveCount": 1000}

@@ -220,6 +220,7 @@ class QueueContract:
         assert (depth.ready, depth.leased, depth.delayed) == (2, 1, 1)
 
     def test_stale_receipts_are_nobodys_error(self, queue: Queue, pass_seconds: PassSeconds) -> None:
+        """C15: late, twice, and after somebody else has acknowledged."""
         queue.push([ticket()])
         stale = lease_one(queue, lease_seconds=1)
         pass_seconds(1)
@@ -267,6 +268,7 @@ class ReceiptContract:
         assert lease_one(queue).deliveries == 2
 
     def test_an_older_receipt_cannot_touch_a_newer_lease(self, queue: Queue, pass_seconds: PassSeconds) -> None:
+        """C15: before the newer owner is done."""
         queue.push([ticket()])
         older = lease_one(queue, lease_seconds=2)
         pass_seconds(2)
@@ -279,6 +281,7 @@ class ReceiptContract:
         assert lease_one(queue).message_id == newer.message_id
 
     def test_a_receipt_nobody_was_given_does_nothing(self, queue: Queue) -> None:
+        """C15"""
         queue.push([ticket()])
         lease = lease_one(queue)
         forged = Lease(lease.body, "forged", 1, lease.message_id, lease.queue)

@@ -50,8 +50,8 @@ def test_a_killed_process_costs_a_repetition_and_no_record(app: App) -> None:
 
 
 def test_after_a_split_records_go_on_being_read(app: App) -> None:
-    """C07. That children come after their parents is tested elsewhere: MiniStack throws a split shard's records away, moto puts them
-    into its children once more, and new ones into the closed shard."""
+    """C07. That children come after their parents is tested elsewhere: MiniStack throws a split shard's records away, moto puts
+    them into its children once more, and new ones into the closed shard."""
     stream = app.environment["STREAM"]
     before = [app.name() for _ in range(3)]
     app.put(*({"id": name} for name in before))

@@ -46,9 +46,13 @@ def test_an_accepted_job_is_registered_and_in_the_log_before_the_answer() -> Non
     assert len(here.memory_log.read()) == 1
 
 
-def test_c01_without_a_key_two_requests_are_two_jobs() -> None:
+def test_c01_without_a_key_two_requests_are_two_jobs_and_both_run() -> None:
     here = system()
-    assert here.submit("count", '{"n":1}').job_id != here.submit("count", '{"n":1}').job_id
+    jobs = [here.submit("count", payload).job_id for payload in ('{"n":1}', '{"n":2}', '{"n":2}')]
+    here.run_relay()
+    here.run_worker()
+    assert len(set(jobs)) == 3
+    assert [here.ledger.read_item("Counts", {"job": job_id}) for job_id in jobs] == [{"job": each, "runs": 1} for each in jobs]
 
 
 def test_c01_a_key_that_reads_null_is_a_key_like_any_other() -> None:
@@ -109,9 +113,15 @@ def test_c02_after_its_row_has_expired_a_key_is_free_again() -> None:
     here.run_worker()
     assert here.job(first.job_id).state is State.SUCCEEDED
     assert isinstance(here.clock, ManualClock)
-    here.clock.sleep(8 * 24 * 3600)
+    expires_at = here.job(first.job_id).expires_at
+    assert expires_at is not None
+    here.clock.sleep(expires_at - here.clock.now() / 1000)
+    (refused,) = ask(here, Submission(name="count", payload='{"n":2}', idempotency_key="k"))
+    assert isinstance(refused, Refusal)
+    here.clock.sleep(1)
     again = here.submit("count", '{"n":2}', idempotency_key="k")
     assert (again.state, again.token) == (State.QUEUED, 0)
+    assert here.submit("count", '{"n":2}', idempotency_key="k").version == again.version, "and stands for that one from now on"
 
 
 def test_a_repeat_of_a_job_that_never_reached_the_log_is_appended_again() -> None:

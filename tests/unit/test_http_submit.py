@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -98,9 +99,12 @@ def test_a_payload_comes_back_in_its_own_text(api: MemoryApi, payload: str) -> N
 # --- idempotency keys ------------------------------------------------------------------------------------------------
 
 
-def test_c01_without_a_key_two_requests_are_two_jobs(api: MemoryApi) -> None:
-    first, second = submit(api, {"name": "a"}), submit(api, {"name": "a"})
-    assert first.document["job_id"] != second.document["job_id"]
+@pytest.mark.parametrize("payloads", [("1", "2"), ("1", "1")], ids=["different", "alike"])
+def test_c01_without_a_key_two_requests_are_two_jobs(api: MemoryApi, payloads: tuple[str, str]) -> None:
+    answers = [submit(api, {"name": "a", "payload": payload}) for payload in payloads]
+    assert len({answer.document["job_id"] for answer in answers}) == 2
+    assert [answer.document["repeated"] for answer in answers] == [False, False]
+    assert [api.system.job(answer.document["job_id"]).payload for answer in answers] == [f'"{payload}"' for payload in payloads]
 
 
 @pytest.mark.parametrize("value", ["", "   ", '""', '"  "', '"never closed', 'a"b', "two, keys", '"a", "b"', "é", "x" * 256])
@@ -152,9 +156,12 @@ def test_c02_a_key_means_one_request_for_good(api: MemoryApi) -> None:
 
     first = send('{"amount":1,"currency":"EUR"}')
     assert first.status == 202
+    appended = len(api.system.memory_log.read())
     for other in ('{"amount":2,"currency":"EUR"}', '{"amount":2,"currency":"EUR"}', '{"amount":1.0,"currency":"EUR"}'):
         refused = send(other)
         assert (refused.status, refused.kind) == (422, "idempotency-key-reused")
+    assert len(api.system.memory_log.read()) == appended, "what is refused creates no job"
+    assert [job.job_id for job in api.system.memory_ledger.all_jobs()] == [first.document["job_id"]]
     for same in ('{"amount":1,"currency":"EUR"}', '{ "currency": "EUR", "amount": 1 }'):
         repeated = send(same)
         assert repeated.status == 202
@@ -268,6 +275,21 @@ def test_c03_a_large_hostile_body_is_refused_in_linear_time(api: MemoryApi) -> N
         started = time.thread_time()
         assert submit(api, body).status in (400, 422)
         assert time.thread_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    "small", ["[" * 20_000 + "]" * 20_000, "9" * 5_000, '"' + "\\ud800" * 5_000 + '"'], ids=lambda t: t[:8]
+)
+def test_c03_a_small_hostile_body_takes_no_memory_to_speak_of(api: MemoryApi, small: str) -> None:
+    body, key = f'{{"name":"a","payload":{small}}}', api.key()
+    api.request("POST", "/v1/jobs", body, key)  # what is only made once is made
+    tracemalloc.start()
+    try:
+        api.request("POST", "/v1/jobs", body, key)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 2_000_000
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH, MAX_DEPTH + 1])

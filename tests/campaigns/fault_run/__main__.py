@@ -17,9 +17,11 @@ from ringfence.errors import RingfenceError
 from ringfence.local.demo.screen import Screen
 
 from .acts import ACTS
-from .bed import ENGINES, Bed, Engines, Unsound
-from .campaign import Campaign, Plan
+from .bed import ENGINES, Bed, Engines, started
+from .campaign import Campaign
 from .inside.planted import PLANTS
+from .plan import Plan
+from .reckoning import Reckoned, Summary
 
 FULL_MINUTES = 10.0
 """A run so long has to have seen every interesting event."""
@@ -54,31 +56,35 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
     screen.say(f"seed {chosen}: make faults MINUTES={minutes:g} QUEUES={queues} SEED={chosen}")
     acts = [act for act in ACTS if act.name in names] or None
     try:
-        bed = Bed(cast("Engines", queues), screen.say, planted=plant)
         plan = Plan(chosen, minutes * 60, rate, only=acts)
-        sys.exit(_run(bed, plan, screen, full=minutes >= FULL_MINUTES and not acts))
+        with started(cast("Engines", queues), screen.say, planted=plant) as bed:
+            summary, reckoned = _run(bed, plan, screen)
     except KeyboardInterrupt:
         screen.say("interrupted; everything is stopped")
         sys.exit(INTERRUPTED)
-    except (Unsound, RingfenceError) as fault:
+    except RingfenceError as fault:  # above all `Unsound`
         screen.say(str(fault))
         sys.exit(UNSOUND)
+    _tell(summary, reckoned, screen)
+    full = minutes >= FULL_MINUTES and not acts
+    sys.exit(WRONG if reckoned.wrong or (full and summary.never_happened) else 0)
 
 
-def _run(bed: Bed, plan: Plan, screen: Screen, *, full: bool) -> int:
-    with bed:
-        bed.check()
-        screen.say(f"ready; logs are in {bed.dev.logs}")
-        summary, reckoned = Campaign(bed, plan, screen.say, _Progress(screen)).run()
+def _run(bed: Bed, plan: Plan, screen: Screen) -> tuple[Summary, Reckoned]:
+    screen.say(f"ready; logs are in {bed.dev.logs}")
+    return Campaign(bed, plan, screen.say, _Progress(screen)).run()
+
+
+def _tell(summary: Summary, reckoned: Reckoned, screen: Screen) -> None:
     for line in reckoned.wrong[:WRONG_SHOWN]:
         screen.say(f"WRONG: {line}")
     if more := reckoned.wrong[WRONG_SHOWN:]:
         screen.say(f"… and {len(more)} more")
     for name in summary.never_happened:
         screen.say(f"never happened: {name}")
-    screen.say(f"{summary.faults} faults survived" if not reckoned.wrong else f"{len(reckoned.wrong)} things are wrong")
+    load = f"{summary.accepted_per_second} jobs a second accepted, {summary.ended_per_second} ended"
+    screen.say(f"{load}; {summary.faults} faults, and {len(reckoned.wrong) or 'nothing'} went wrong")
     click.echo(msgspec.json.encode(summary).decode())
-    return WRONG if reckoned.wrong or (full and summary.never_happened) else 0
 
 
 class _Progress:

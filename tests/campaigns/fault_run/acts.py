@@ -23,7 +23,7 @@ from ringfence.testing.door import Door
 from ringfence.testing.redis_server import RedisServer
 from ringfence.wire import Ticket
 
-from .bed import DEFAULT, GATEWAY, LEASE_SECONDS, PRIORITY, RELAY, TIMERS, WORKERS, Bed
+from .bed import DEFAULT, GATEWAY, PRIORITY, RELAY, TIMERS, WORKERS, Bed
 from .books import Books
 from .inside.orders import Refusal
 from .load import Load
@@ -80,7 +80,7 @@ def kill(stage: Stage) -> Done:
 def freeze(stage: Stage) -> Done:
     """SIGSTOP to any process, for less or more than a lease."""
     function, pid = _any_process(stage)
-    seconds = stage.rng.uniform(0.3, 3.0) * LEASE_SECONDS
+    seconds = stage.rng.uniform(0.3, 3.0) * stage.bed.lease_seconds
     _signal(pid, signal.SIGSTOP)
     return f"{function} {pid} frozen for {seconds:.1f} s", Lasting(seconds, lambda: _signal(pid, signal.SIGCONT))
 
@@ -91,7 +91,7 @@ def freeze_owner(stage: Stage) -> Done:
     if not owners:
         return "no worker holds a job", None
     pid = stage.rng.choice(owners)
-    seconds = stage.rng.uniform(2.5, 3.5) * LEASE_SECONDS
+    seconds = stage.rng.uniform(2.5, 3.5) * stage.bed.lease_seconds
     _signal(pid, signal.SIGSTOP)
     return f"worker {pid} frozen with its jobs for {seconds:.1f} s", Lasting(seconds, lambda: _signal(pid, signal.SIGCONT))
 
@@ -485,7 +485,7 @@ def _open(bed: Bed, door: Door) -> None:
         assert bed.redis is not None
         door.lead_to(bed.redis.port, cut=False)
     else:
-        door.lead_to(int(bed.dev.endpoint_url.rpartition(":")[2]), cut=False)
+        door.lead_to(bed.emulator_port, cut=False)
 
 
 def _order(bed: Bed, **changes: Any) -> None:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import ringfence
 from ringfence.aws.ledger import DynamoLedger
@@ -22,7 +21,6 @@ from ringfence.clock import SystemClock
 from ringfence.errors import RingfenceError
 from ringfence.local.demo.worker_processes import WorkerProcesses
 from ringfence.local.dev import Dev
-from ringfence.local.pool import Replaced
 from ringfence.local.redis_binaries import redis_server
 from ringfence.local.run_folder import make_run_folder
 from ringfence.memory.telemetry import MemoryTelemetry
@@ -87,101 +85,79 @@ class Doors:
     sqs: Door
     redis: Door
 
-    def open_all(self) -> Sequence[Door]:
-        return (self.ledger, self.log, self.sqs, self.redis)
+    def open(self, emulator_port: int) -> None:
+        """As they are where nothing is wrong."""
+        for door in (self.ledger, self.log, self.sqs, self.redis):
+            door.slow(0.0)
+            door.lose_replies(0)
+        for door in (self.ledger, self.log, self.sqs):
+            door.lead_to(emulator_port, cut=False)
 
 
 class Bed:
-    """``with Bed("both", folder, say) as bed:`` starts everything, in this thread, and ends it again, the frozen ones too."""
+    """A running `Dev` whose processes run `inside.load_jobs`, and by which it can be hurt.
+
+    Without ``doors`` and ``orders`` some acts are not possible. Redis and the workers end with the thread that starts them.
+    """
 
     def __init__(
-        self, engines: Engines, say: Callable[[str], None], run_folder: Path | None = None, planted: str | None = None
+        self,
+        dev: Dev,
+        folder: Path,
+        engines: Engines = "sqs",
+        *,
+        doors: Doors | None = None,
+        orders: OrdersFile | None = None,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        """``planted`` is one of `inside.planted.PLANTS`, for a campaign that is itself on trial."""
-        self.engines, self._say, self._run_folder, self._planted = engines, say, run_folder, planted
-        self.replaced: list[Replaced] = []
-        self._parts = ExitStack()
-
-    # --- its life ----------------------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._parts.close()
-            raise
-        return self
-
-    def __exit__(self, _type: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
-        self._parts.close()
-
-    def _start(self) -> None:
-        parts = self._parts
-        self.doors = Doors(*(parts.enter_context(Door()) for _ in range(4)))
-        self.folder = self._run_folder or make_run_folder(ROOT)
+        """``folder``: where Redis keeps its files, and the jobs without a row their `runs_in`."""
+        self.dev, self.folder, self.engines, self.lease_seconds = dev, folder, engines, lease_seconds
+        self._doors, self._orders = doors, orders
+        self.settings = Settings.from_environment(dev.environment(WORKER))
+        self.client = Client(dev.api_url, retry_seconds=10.0)
         self.redis: RedisServer | None = None
-        self._redis_number = 0
-        if self.redis_queues:
-            self._say("Starting Redis")
-            parts.callback(self._end_redis)
-            self.redis = self.new_redis()
-            self.redis.start()
-            self.doors.redis.lead_to(self.redis.port, cut=False)
-        self.orders = OrdersFile(self.folder / "orders.json")
-        self.orders.give(Orders())
-        self.runs = self.folder / "runs"
-        self.runs.mkdir()
-        self.dev = parts.enter_context(self._dev())
-        port = int(self.dev.endpoint_url.rpartition(":")[2])
-        for door in (self.doors.ledger, self.doors.log, self.doors.sqs):
-            door.lead_to(port, cut=False)
-        self.settings = Settings.from_environment(self.dev.environment(WORKER))
         self.workers: WorkersHere | None = None
-        if self.redis_queues:
-            parts.callback(self._end_workers)
-            self.start_workers()
-        self.client = parts.enter_context(Client(self.dev.api_url, retry_seconds=10.0))
+        self._redis_number = 0
 
-    def _dev(self) -> Dev:
-        doors = self.doors
-        on_redis = {f"{queue.capitalize()}QueueEngine": "redis" for queue in self.redis_queues}
-        common = {
-            "AWS_ENDPOINT_URL_DYNAMODB": f"http://127.0.0.1:{doors.ledger.port}",
-            "AWS_ENDPOINT_URL_KINESIS": f"http://127.0.0.1:{doors.log.port}",
-            "AWS_ENDPOINT_URL_SQS": f"http://127.0.0.1:{doors.sqs.port}",
-            "PYTHONPATH": os.pathsep.join([str(INSIDE), str(LIBRARY)]),
-            "_HANDLER": "instrumented.handler",
-            ORDERS_VARIABLE: str(self.orders.path),
-            RUNS_VARIABLE: str(self.runs),
-            **({PLANTED_VARIABLE: self._planted} if self._planted else {}),
-        }
-        worker = {"RINGFENCE_APP": "load_jobs:app"}
-        return Dev(
-            ROOT / "template.yaml",
-            emulator=startable(USUAL),
-            workers=WORKER_PROCESSES if self.engines != "redis" else 1,
-            function_env={GATEWAY: common, RELAY: common, TIMERS: common, WORKER: common | worker},
-            parameters={
-                "WorkerTimeoutSeconds": str(HIDDEN_SECONDS),
-                "LeaseSeconds": str(LEASE_SECONDS),
-                "WorkerThreads": str(THREADS),
-                "LogLevel": "DEBUG",
-                **({"RedisUrl": f"redis://127.0.0.1:{doors.redis.port}", **on_redis} if on_redis else {}),
-            },
-            timers_every_seconds=TIMERS_SECONDS,
-            run_folder=self.folder,
-            on_replaced=self.replaced.append,
-            tell=self._say,
-        )
+    def start_redis_and_workers(self) -> None:
+        """Where a queue is on Redis."""
+        if self.redis_queues:
+            self.redis = self.new_redis()
+            self.start_redis_again()
+            self.start_workers()
+
+    def close(self) -> None:
+        """End what the bed has started; the `Dev` is not its own."""
+        self.client.close()
+        if self.workers is not None:
+            self.workers.stop()
+        if self.redis is not None:
+            self.redis.kill()
 
     def check(self) -> None:
         """Raises `Unsound` when the emulator is not atomic."""
-        self._say("checking the test bed")
-        dynamodb, sqs = (self.dev.endpoint.client(service) for service in ("dynamodb", "sqs"))
-        if found := anomalies(dynamodb, sqs):
+        if found := anomalies(self.dynamodb, self.sqs):
             raise Unsound(f"test bed unsound ({self.dev.endpoint.kind}): {'; '.join(found[:5])}")
 
     # --- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def doors(self) -> Doors:
+        assert self._doors is not None, "there is no door in front of anything here"
+        return self._doors
+
+    @property
+    def orders(self) -> OrdersFile:
+        assert self._orders is not None, "the processes here read no orders"
+        return self._orders
+
+    @property
+    def runs(self) -> Path:
+        return runs_in(self.folder)
+
+    @property
+    def emulator_port(self) -> int:
+        return int(self.dev.endpoint_url.rpartition(":")[2])
 
     @property
     def redis_queues(self) -> Sequence[str]:
@@ -261,14 +237,6 @@ class Bed:
         self.workers = WorkersHere(environment, INSIDE, self.dev.logs, WORKER_PROCESSES, self.redis_queues)
         self.workers.__enter__()
 
-    def _end_workers(self) -> None:
-        if self.workers is not None:
-            self.workers.stop()
-
-    def _end_redis(self) -> None:
-        if self.redis is not None:
-            self.redis.kill()
-
     # --- health ------------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
@@ -277,13 +245,10 @@ class Bed:
             for pid in self.pids(function):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
-        self.orders.give(Orders())
-        port = int(self.dev.endpoint_url.rpartition(":")[2])
-        for door in self.doors.open_all():
-            door.slow(0.0)
-            door.lose_replies(0)
-        for door in (self.doors.ledger, self.doors.log, self.doors.sqs):
-            door.lead_to(port, cut=False)
+        if self._orders is not None:
+            self._orders.give(Orders())
+        if self._doors is not None:
+            self._doors.open(self.emulator_port)
         if self.redis is not None:
             self.doors.redis.lead_to(self.redis.port, cut=False)
             self.redis.ask("CONFIG", "SET", "maxmemory", 0)
@@ -323,3 +288,63 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+# --- starting one ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(engines: Engines, say: Callable[[str], None], planted: str | None = None) -> Iterator[Bed]:
+    """A bed with everything, whose processes end with the block, the frozen ones too.
+
+    ``planted`` is one of `inside.planted.PLANTS`, for a campaign that is itself on trial.
+    """
+    with ExitStack() as parts:
+        doors = Doors(*(parts.enter_context(Door()) for _ in range(4)))
+        folder = make_run_folder(ROOT)
+        orders = OrdersFile(folder / "orders.json")
+        orders.give(Orders())
+        runs_in(folder).mkdir()
+        extra = {ORDERS_VARIABLE: str(orders.path), **({PLANTED_VARIABLE: planted} if planted else {})}
+        dev = parts.enter_context(_dev(engines, doors, folder, extra, say))
+        doors.open(int(dev.endpoint_url.rpartition(":")[2]))
+        bed = Bed(dev, folder, engines, doors=doors, orders=orders)
+        parts.callback(bed.close)
+        bed.start_redis_and_workers()
+        say("checking the test bed")
+        bed.check()
+        yield bed
+
+
+def _dev(engines: Engines, doors: Doors, folder: Path, extra: Mapping[str, str], say: Callable[[str], None]) -> Dev:
+    common = {
+        "AWS_ENDPOINT_URL_DYNAMODB": f"http://127.0.0.1:{doors.ledger.port}",
+        "AWS_ENDPOINT_URL_KINESIS": f"http://127.0.0.1:{doors.log.port}",
+        "AWS_ENDPOINT_URL_SQS": f"http://127.0.0.1:{doors.sqs.port}",
+        "PYTHONPATH": os.pathsep.join([str(INSIDE), str(LIBRARY)]),
+        "_HANDLER": "instrumented.handler",
+        **extra,
+    }
+    worker = {"RINGFENCE_APP": "load_jobs:app", RUNS_VARIABLE: str(runs_in(folder))}
+    on_redis = {f"{queue.capitalize()}QueueEngine": "redis" for queue in REDIS_QUEUES[engines]}
+    return Dev(
+        ROOT / "template.yaml",
+        emulator=startable(USUAL),
+        workers=WORKER_PROCESSES if engines != "redis" else 1,
+        function_env={GATEWAY: common, RELAY: common, TIMERS: common, WORKER: common | worker},
+        parameters={
+            "WorkerTimeoutSeconds": str(HIDDEN_SECONDS),
+            "LeaseSeconds": str(LEASE_SECONDS),
+            "WorkerThreads": str(THREADS),
+            "LogLevel": "DEBUG",
+            **({"RedisUrl": f"redis://127.0.0.1:{doors.redis.port}", **on_redis} if on_redis else {}),
+        },
+        timers_every_seconds=TIMERS_SECONDS,
+        run_folder=folder,
+        tell=say,
+    )
+
+
+def runs_in(folder: Path) -> Path:
+    """Where jobs without a row note that they ran."""
+    return folder / "runs"

@@ -13,8 +13,9 @@ from enum import StrEnum
 class Kind(StrEnum):
     """The jobs of `inside.load_jobs`."""
 
-    COUNT = "count"
+    TALLY = "tally"
     STEPS = "steps"
+    HAUL = "haul"
     DOOMED = "doomed"
     PILL = "pill"
     CARRY = "carry"

@@ -6,19 +6,19 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from ringfence.job import Job
 from ringfence.local.demo.tables import rows_of
 
-from .acts import Act, Stage, acts_for
-from .bed import DEFAULT, LEASE_SECONDS, PRIORITY, Bed
+from .acts import Stage, acts_for
+from .bed import DEFAULT, PRIORITY, Bed
 from .books import Books
 from .events import Story, happened
-from .inside.traces import COUNTERS, LAST
+from .inside.traces import COUNTERS, LAST, is_shared
 from .load import Load
 from .nemesis import Nemesis
+from .plan import Plan
 from .reckoning import Found, Reckoned, Summary, reckon
 from .redrives import Redrives
 from .watch import Watch
@@ -36,18 +36,6 @@ LOOK_SECONDS = 1.0
 READ_AT_ONCE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done to the bed: any act by chance, or ``only`` some; or ``each`` of these in turn, once."""
-
-    seed: int
-    seconds: float
-    rate: float
-    """Jobs a second that clients ask for."""
-    only: Sequence[Act] | None = None
-    each: Sequence[Act] | None = None
-
-
 class Campaign:
     """One campaign on a bed. ``run`` is for the thread that started it."""
 
@@ -55,7 +43,7 @@ class Campaign:
         self._bed, self._plan, self._say, self._progress = bed, plan, say, progress
         self.books = Books()
         self.watch = Watch(bed.dev.logs, self.books)
-        self.load = Load(bed.dev.api_url, [DEFAULT, PRIORITY], self.books, plan.seed, plan.rate, self.watch.outstanding)
+        self.load = Load(bed.dev.api_url, [DEFAULT, PRIORITY], self.books, plan, self.watch.outstanding)
         self._redrives = Redrives(bed.client, self.books, self.watch)
         self._over = threading.Event()
         stage = Stage(bed, self.load, self.watch, self.books, random.Random(plan.seed), set())
@@ -75,7 +63,7 @@ class Campaign:
         reckoned = reckon(found)
         there = {"sqs": self._bed.sqs_queues, "redis": self._bed.redis_queues}
         confirmed = frozenset(self._confirmed)
-        story = Story(self.watch.counts, found.rows.values(), self.books, LEASE_SECONDS * 1_000, confirmed)
+        story = Story(self.watch.counts, found.rows.values(), self.books, round(self._bed.lease_seconds * 1_000), confirmed)
         events = happened(story, there)
         summary = Summary(
             queues=self._bed.engines,
@@ -167,8 +155,8 @@ class Campaign:
         return Found(
             promises=promises,
             rows={row.job_id: row for row in self._rows([promise.job_id for promise in promises])},
-            counters=rows_of(bed.dynamodb, bed.table(COUNTERS), "package"),
-            last=rows_of(bed.dynamodb, bed.table(LAST), "module"),
+            counters=self._written(COUNTERS, "package"),
+            last=self._written(LAST, "module"),
             carried_runs=Counter(key for file in bed.runs.iterdir() for key in file.read_text().split()),
             told_succeeded=self.watch.succeeded,
             redis_queues=bed.redis_queues,
@@ -177,3 +165,8 @@ class Campaign:
             tickets_left=tickets_left,
             clients_left=clients_left,
         )
+
+    def _written(self, table: str, key: str) -> Mapping[str, Mapping[str, int]]:
+        """What our jobs wrote: there may be others' in these tables."""
+        rows = rows_of(self._bed.dynamodb, self._bed.table(table), key)
+        return {name: row for name, row in rows.items() if is_shared(name) or name.startswith(f"{self._plan.seed}-")}

@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ringfence.errors import Rejected, RingfenceError
 from ringfence.job import Guarantee
 
 from .books import Asked, Books, Kind
+from .plan import Plan
 
 CLIENTS = 4
 
@@ -31,6 +32,9 @@ MAX_ATTEMPTS = 100
 """Of jobs that must not die: faults cost attempts."""
 
 PILL_ATTEMPTS = 2
+
+HAUL_STEPS = 280
+"""Some 60 seconds: more than an invocation has, less what it keeps for its end."""
 
 PATIENCE_SECONDS = 5.0
 """How long a client sends one request again before it turns to others; it comes back to this one."""
@@ -51,12 +55,9 @@ class Wish:
 class Load:
     """``outstanding()`` tells how many accepted jobs have not ended. `start` and `finish` are for one thread."""
 
-    def __init__(
-        self, api_url: str, queues: Sequence[str], books: Books, seed: int, rate: float, outstanding: Callable[[], int]
-    ) -> None:
-        self._api_url, self._queues, self._books, self._rate = api_url, queues, books, rate
+    def __init__(self, api_url: str, queues: Sequence[str], books: Books, plan: Plan, outstanding: Callable[[], int]) -> None:
+        self._api_url, self._queues, self._books, self._plan = api_url, queues, books, plan
         self._outstanding = outstanding
-        self._seed = seed
         self._over = threading.Event()
         self._told = threading.Event()
         self._lock = threading.Lock()
@@ -90,7 +91,7 @@ class Load:
     # --- one client --------------------------------------------------------------------------------------------------
 
     def _run(self, number: int) -> None:
-        rng = random.Random(f"{self._seed}-{number}")
+        rng = random.Random(f"{self._plan.seed}-{number}")
         untold: list[Wish] = []
         try:
             with Client(self._api_url, timeout_seconds=REQUEST_SECONDS, retry_seconds=PATIENCE_SECONDS) as client:
@@ -108,16 +109,16 @@ class Load:
         with self._lock:
             bursting = self._factor > 1
             start_at = max(self._next_at, time.monotonic())
-            self._next_at = start_at + count / (self._rate * self._factor)
+            self._next_at = start_at + count / (self._plan.rate * self._factor)
             first, self._made = self._made, self._made + count
         while (not bursting and self._outstanding() > MOST_OUTSTANDING) or time.monotonic() < start_at:
             if self._over.wait(0.05):
                 return []
-        return [self._wish(f"{self._seed}-{first + index}", rng) for index in range(count)]
+        return [self._wish(f"{self._plan.seed}-{first + index}", rng) for index in range(count)]
 
     def _wish(self, key: str, rng: random.Random) -> Wish:
         queue = rng.choice(self._queues)
-        kind, payload, options = _drawn(rng)
+        kind, payload, options = _drawn(rng, SHORT if self._plan.brief else ALL)
         if kind is not Kind.CARRY:
             options["idempotency_key"] = key
         request = JobRequest(name=str(kind), payload={"key": key, **payload}, queue=queue, **options)
@@ -127,7 +128,7 @@ class Load:
         """Returns those that have to be sent again."""
         if not wishes:
             return []
-        if len(wishes) == 1 and wishes[0].kind is Kind.COUNT and rng.random() < 0.5:
+        if len(wishes) == 1 and wishes[0].kind is Kind.TALLY and rng.random() < 0.5:
             self._submit_without_key(wishes[0])
             return []
         outcomes = client.submit_many([wish.request for wish in wishes])
@@ -150,7 +151,7 @@ class Load:
     def _change_mind(self, client: Client, wish: Wish, submitted: Submitted, rng: random.Random) -> None:
         """Ask for the same again, or for something else under the same key, or cancel."""
         drawn = rng.random()
-        if wish.kind is not Kind.COUNT or drawn > 0.06:
+        if wish.kind is not Kind.TALLY or drawn > 0.06:
             return
         try:
             if drawn < 0.02:
@@ -169,7 +170,7 @@ class Load:
 
     def _other_under_same_key(self, client: Client, wish: Wish) -> None:
         other = JobRequest(
-            name="count", payload={"key": "another"}, queue=wish.request.queue, idempotency_key=wish.request.idempotency_key
+            name="tally", payload={"key": "another"}, queue=wish.request.queue, idempotency_key=wish.request.idempotency_key
         )
         outcome = client.submit_many([other])[0]
         if isinstance(outcome, Submitted):
@@ -194,22 +195,31 @@ class Load:
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def _drawn(rng: random.Random) -> tuple[Kind, dict[str, Any], dict[str, Any]]:
+ALL = {
+    "short": 60.0, "long": 5.0, "flaky": 8.0, "delayed": 6.0, "steps": 4.0, "haul": 0.2, "doomed": 4.0, "pill": 0.3,
+    "carry": 12.0,
+}  # fmt: skip
+"""What is asked for, and how much of it."""
+
+SHORT = {kind: weight for kind, weight in ALL.items() if kind not in ("haul", "pill")}
+
+
+def _drawn(rng: random.Random, kinds: Mapping[str, float]) -> tuple[Kind, dict[str, Any], dict[str, Any]]:
     """A kind, its payload beside the key, and the options of its submission."""
     options: dict[str, Any] = {"max_attempts": MAX_ATTEMPTS}
-    match rng.choices(["short", "long", "flaky", "delayed", "steps", "doomed", "pill", "carry"], [60, 5, 8, 6, 4, 4, 0.3, 12])[
-        0
-    ]:
+    match rng.choices(list(kinds), list(kinds.values()))[0]:
         case "short":
-            return Kind.COUNT, {"seconds": round(rng.uniform(0, 0.05), 3)}, options
+            return Kind.TALLY, {"seconds": round(rng.uniform(0, 0.05), 3)}, options
         case "long":
-            return Kind.COUNT, {"seconds": round(rng.uniform(0.5, 6.0), 3)}, options
+            return Kind.TALLY, {"seconds": round(rng.uniform(0.5, 6.0), 3), "blunt": rng.random() < 0.5}, options
         case "flaky":
-            return Kind.COUNT, {"fails": rng.randint(1, 2)}, options
+            return Kind.TALLY, {"fails": rng.randint(1, 2)}, options
         case "delayed":
-            return Kind.COUNT, {}, {**options, "delay_seconds": round(rng.uniform(0.5, 6.0), 1)}
+            return Kind.TALLY, {}, {**options, "delay_seconds": round(rng.uniform(0.5, 6.0), 1)}
         case "steps":
             return Kind.STEPS, {"steps": rng.randint(2, 6)}, options
+        case "haul":
+            return Kind.HAUL, {"steps": HAUL_STEPS}, options
         case "doomed":
             return Kind.DOOMED, {}, options
         case "pill":

@@ -15,7 +15,7 @@ import msgspec
 from ringfence.job import Job, State
 
 from .books import Asked, Kind, Promise
-from .inside.traces import shared_counter
+from .inside.traces import is_shared, shared_counter
 
 EXCUSED_SECONDS = 120.0
 """A job that rides in its ticket and was accepted so shortly before a Redis lost something may have been lost with it."""
@@ -130,7 +130,7 @@ def _lost(found: Found, excused: Collection[str]) -> Iterator[str]:
     )
     # Jobs that were accepted and whose client was not told count too.
     keys = {promise.key for promise in found.promises}
-    untold = (key for key in found.counters if key not in keys and not key.startswith("shared-"))
+    untold = (key for key in found.counters if key not in keys and not is_shared(key))
     expected += Counter(shared_counter(key) for key in untold)
     for shared, count in expected.items():
         there = found.counters.get(shared, {}).get("runs", 0)
@@ -155,7 +155,7 @@ def _doubled(found: Found) -> Iterator[str]:
     promises = {promise.key: promise for promise in found.promises}
     counted: Counter[str] = Counter()
     for key, item in found.counters.items():
-        if key.startswith("shared-"):
+        if is_shared(key):
             continue
         runs = item.get("runs", 0)
         counted[shared_counter(key)] += 1

@@ -19,7 +19,7 @@ from .reckoning import EXCUSED_SECONDS, Found, reckon
 ACCEPTED_AT = 1_000.0
 
 
-def promise(kind: Kind = Kind.COUNT, key: str = "k", **more: Any) -> Promise:
+def promise(kind: Kind = Kind.TALLY, key: str = "k", **more: Any) -> Promise:
     return Promise(key, kind, more.pop("queue", "default"), f"job-{key}", more.pop("accepted_at", ACCEPTED_AT), **more)
 
 
@@ -28,7 +28,7 @@ def row(state: State, key: str = "k", token: int = 1) -> Job:
         job_id=f"job-{key}",
         tenant="t",
         queue="default",
-        name="count",
+        name="tally",
         payload="{}",
         payload_sha256="",
         created_at=1,

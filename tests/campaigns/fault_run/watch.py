@@ -25,6 +25,8 @@ class Watch:
     def __init__(self, logs: Path, books: Books) -> None:
         self._logs = [WorkerLog(logs, name) for name in (GATEWAY, RELAY, WORKER, TIMERS, LOG)]
         self._books = books
+        for log in self._logs:
+            log.new_events()  # what was told before is not of this run
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)

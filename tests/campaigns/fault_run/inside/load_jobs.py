@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from orders import ORDERS_VARIABLE
 from traces import COUNTERS, LAST, RUNS_VARIABLE, shared_counter
 
 from ringfence import App, Context, Dead
@@ -17,37 +18,36 @@ SLICE_SECONDS = 0.05
 SOON = Backoff(base_seconds=0.3, cap_seconds=2.0)
 """Faults cost attempts, and a drain is not to wait for backoffs."""
 
-if "instrumented" not in sys.modules:
+if "instrumented" not in sys.modules and ORDERS_VARIABLE in os.environ:
     # In a `ringfence worker`: nothing is imported there before the app.
     import instruments
 
     instruments.install()
     instruments.make_clock_wrong()
 
-app = App()
 
-
-@app.job("count", timeout="15s", backoff=SOON)
-def count(ctx: Context, key: str, seconds: float = 0.0, fails: int = 0) -> dict[str, int]:
-    """Counts after some time; its first attempts may fail."""
-    _work(ctx, seconds)
+def tally(ctx: Context, key: str, seconds: float = 0.0, fails: int = 0, blunt: bool = False) -> dict[str, int]:
+    """Counts after some time; its first attempts may fail. A blunt one never looks whether it is still wanted."""
+    if blunt:
+        time.sleep(seconds)
+    else:
+        _work(ctx, seconds)
     if ctx.attempt <= fails:
         raise RuntimeError("not yet")
     _count(ctx, key)
     return {"token": ctx.token}
 
 
-@app.job("steps", timeout="15s", backoff=SOON)
 def steps(ctx: Context, key: str, steps: int) -> dict[str, int]:
     """Counts at the end of some steps; goes on after the last that was saved."""
-    for step in range(ctx.last_checkpoint or 0, steps):
-        _work(ctx, 0.2)
-        ctx.checkpoint(step + 1)
-    _count(ctx, key)
-    return {"token": ctx.token}
+    return _steps(ctx, key, steps)
 
 
-@app.job("doomed", timeout="15s", backoff=SOON)
+def haul(ctx: Context, key: str, steps: int) -> dict[str, int]:
+    """The same, and longer than an invocation."""
+    return _steps(ctx, key, steps)
+
+
 def doomed(ctx: Context, key: str, mended: bool = False) -> dict[str, int]:
     """Dead at once, until it is redriven with another payload."""
     if not mended:
@@ -56,18 +56,24 @@ def doomed(ctx: Context, key: str, mended: bool = False) -> dict[str, int]:
     return {"token": ctx.token}
 
 
-@app.job("pill", timeout="15s", backoff=SOON)
 def pill(ctx: Context, key: str) -> None:
     """Kills its worker."""
     ctx.effects.update(COUNTERS, {"package": key}, add={"runs": 1})
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.job("carry", timeout="15s", backoff=SOON)
 def carry(ctx: Context, key: str) -> None:
     """Without a row: notes that it ran, as often as it does."""
     with (Path(os.environ[RUNS_VARIABLE]) / f"{os.getpid()}").open("ab", buffering=0) as noted:
         noted.write(f"{key}\n".encode())
+
+
+def _steps(ctx: Context, key: str, steps: int) -> dict[str, int]:
+    for step in range(ctx.last_checkpoint or 0, steps):
+        _work(ctx, 0.2)
+        ctx.checkpoint(step + 1)
+    _count(ctx, key)
+    return {"token": ctx.token}
 
 
 def _work(ctx: Context, seconds: float) -> None:
@@ -82,3 +88,13 @@ def _count(ctx: Context, key: str) -> None:
     ctx.effects.update(COUNTERS, {"package": key}, add={"runs": 1})
     ctx.effects.update(COUNTERS, {"package": shared_counter(key)}, add={"runs": 1})
     ctx.effects.put(LAST, {"module": key, "token": ctx.token})
+
+
+def register(app: App) -> App:
+    """These jobs beside those it has."""
+    for job, timeout in ((tally, "15s"), (steps, "15s"), (haul, "70s"), (doomed, "15s"), (pill, "15s"), (carry, "15s")):
+        app.job(job.__name__, timeout=timeout, backoff=SOON)(job)
+    return app
+
+
+app = register(App())

@@ -5,7 +5,7 @@ from __future__ import annotations
 COUNTERS, LAST = "PackageTotals", "Modules"
 """Tables of the template: a counter for each submission's key, and the token of whoever wrote last."""
 
-_SHARED = 16
+_SHARED, _PREFIX = 16, "shared-"
 
 RUNS_VARIABLE = "CAMPAIGN_RUNS"
 """The folder where jobs without a row note that they ran."""
@@ -13,4 +13,9 @@ RUNS_VARIABLE = "CAMPAIGN_RUNS"
 
 def shared_counter(key: str) -> str:
     """The key of a counter to which many jobs add, so that their transactions meet."""
-    return f"shared-{sum(key.encode()) % _SHARED}"
+    return f"{_PREFIX}{sum(key.encode()) % _SHARED}"
+
+
+def is_shared(key: str) -> bool:
+    """Whether a counter's key is one of those."""
+    return key.startswith(_PREFIX)

@@ -75,6 +75,8 @@ class Scope:
     keyed: bool = True
     failovers: bool = False
     """Whether the queue may go back to an older state, its delivery counts with it."""
+    forgets: bool = False
+    """Whether the queue may lose all its tickets, as a Redis that loses its memory: they are then renewed."""
     last_resort: bool = False
     """Whether the queue may give a ticket up, as SQS does after many deliveries."""
     parks: bool = False
@@ -135,7 +137,12 @@ class Protocol:
     def _is_carried(self, world: World, number: int, job: Job) -> bool:
         """Whether it has ended, or something will bring it to a worker."""
         row = job.row
-        if job.tickets or job.given_up or (row is not None and (row.due or row.state in TERMINAL)):
+        if (
+            job.tickets
+            or job.given_up
+            or (job.forgotten and "memory not repaired" not in self._wrong)
+            or (row is not None and (row.due or row.state in TERMINAL))
+        ):
             return True
         return any(record[0] == number for record in world.log) or (world.timers is not None and world.timers[0] == number)
 
@@ -164,6 +171,8 @@ class Protocol:
                 yield from self._take(state, at)
         if self.scope.failovers and state.faults:
             yield from self._failover(state)
+        if self.scope.forgets:
+            yield from self._forget_and_repair(state)
         if self.scope.last_resort and state.faults:
             yield from self._give_up_tickets(state)
 
@@ -395,6 +404,9 @@ class Protocol:
         what, number, seen, version = world.operator
         job = world.jobs[number]
         assert job.row is not None
+        if what == "mark again":
+            yield self._mark_again(world, number, seen, version)
+            return
         name = "ask to stop" if what == "cancel" and seen.state == RUNNING else what
         if name == "ask to stop" and "cancel not written" in self._wrong:
             told_so = _with(world, number, job._replace(cancelled=True))._replace(operator=None)
@@ -412,6 +424,15 @@ class Protocol:
         told = {"cancel": "job {} is cancelled", "ask to stop": "the owner of job {} is asked to stop"}
         done = _with(world, number, after)._replace(operator=None)
         yield Step((told.get(name, "job {} is redriven"), number + 1), done, broken=broken)
+
+    def _mark_again(self, world: World, number: int, seen: Row, version: int) -> Step:
+        """The repair lets timers push the ticket, if the queue has no room."""
+        done = world._replace(operator=None)
+        job = world.jobs[number]._replace(forgotten=False)
+        written = self._write(job, "mark again", seen, version, Given(later=seen.run_at == FUTURE))
+        if written is None:
+            return Step(("the repair leaves job {} as it is: its row has changed", number + 1), done)
+        return Step(("the repair marks job {} as due", number + 1), _with(done, number, written[0]), broken=written[1])
 
     # --- workers: taking a ticket ------------------------------------------------------------------------------------
 
@@ -693,6 +714,22 @@ class Protocol:
                 back = tuple([Ticket(ticket.number) for ticket in job.tickets])
                 told = ("the queue fails over and forgets the leases and deliveries of job {}", number + 1)
                 yield Step(told, _with(_struck(world), number, job._replace(tickets=back)), True)
+
+    def _forget_and_repair(self, world: World) -> Iterator[Step]:
+        for number, job in enumerate(world.jobs):
+            row, name = job.row, number + 1
+            if job.tickets and world.faults:
+                told = ("the queue loses its memory, and {} ticket(s) of job {} with it", len(job.tickets), name)
+                yield Step(told, _with(_struck(world), number, job._replace(tickets=(), forgotten=True)), True)
+            unmarked = row is not None and not row.due and row.state not in TERMINAL
+            if job.forgotten and unmarked and "memory not repaired" not in self._wrong:
+                pushed = self._push(job)
+                if pushed is not None:
+                    told = ("the repair pushes ticket {} of job {}", pushed.pushed, name)
+                    yield Step(told, _with(world, number, pushed._replace(forgotten=False)))
+                if world.operator is None:
+                    found = world._replace(operator=("mark again", number, row, job.version))
+                    yield Step(("the repair finds job {} without a mark", name), found)
 
     def _give_up_tickets(self, world: World) -> Iterator[Step]:
         for number, job in enumerate(world.jobs):

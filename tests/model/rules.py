@@ -99,6 +99,7 @@ CHANGES: Mapping[str, Make] = {
     "ask to stop": lambda seen, given: transitions.request_cancel(seen, write_id="w"),
     "redrive": lambda seen, given: transitions.redrive(seen, write_id="w", now=NOW, due_id="fresh"),
     "clear mark": lambda seen, given: transitions.clear_mark(seen, write_id="w"),
+    "mark again": lambda seen, given: transitions.mark_again(seen, write_id="w", run_at=_time(given), due_id="fresh"),
     "join line": lambda seen, given: transitions.join_line(seen, write_id="w", place=NOW, due_id="fresh"),
     "park": lambda seen, given: transitions.park(RECORD, write_id="w", run_at=_time(given), due_id="fresh"),
     "beat": lambda seen, given: transitions.heartbeat(seen, write_id="w", lease_until=LEASE_UNTIL, progress=None),
@@ -116,7 +117,7 @@ CHANGES: Mapping[str, Make] = {
 """Every change of a row, by the word the model has for it."""
 
 OWNERS = ("beat", "succeed", "retry soon", "retry later", "hand over", "let go", "give up", "cancel mine", "write effect")
-SEEN = ("take over", "bury", "cancel", "ask to stop", "redrive")
+SEEN = ("take over", "bury", "cancel", "ask to stop", "redrive", "mark again")
 
 
 class Rules:

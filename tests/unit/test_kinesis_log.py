@@ -1,5 +1,6 @@
 """The Kinesis adapter against a scripted client: partial failures, throttling, lost replies, and giving up in time."""
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, ParamValidationError, ReadTimeoutError
 
+from ringfence import App
 from ringfence.aws.log import ATTEMPTS, BUDGET_SECONDS, KinesisLog
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.ports import LogEntry
+from ringfence.testing.memory_api import MemoryApi
+from ringfence.testing.system import MemorySystem
 
 THROTTLED = "ProvisionedThroughputExceededException"
 
@@ -84,6 +88,38 @@ def test_c05_an_entry_that_fails_for_ever_is_none_and_the_others_are_in(clock: M
     assert clock.monotonic() <= BUDGET_SECONDS
     (told,) = telemetry.named("aws_call_failed")
     assert told == {"operation": "PutRecords", "stream": "log", "reason": THROTTLED, "count": 1}
+
+
+def test_c05_an_answer_without_a_sequence_number_is_no_promise(clock: ManualClock) -> None:
+    class Silent(ScriptedKinesis):
+        def _answer(self, key: str, refused: set[str]) -> dict[str, Any]:
+            return {"ShardId": "shardId-000000000000"}
+
+    assert log_of(Silent(), clock).append(entries(2)) == [None, None]
+
+
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_c05_whoever_was_not_appended_is_asked_to_come_again_and_nobody_else(clock: ManualClock, for_ever: bool) -> None:
+    """Entries 3 and 7 once, or entry 7 for ever."""
+    client = ScriptedKinesis()
+    if for_ever:
+        client.faults = [lambda: set(client.requests[0][7:8])] * 100
+    else:
+        client.faults = [lambda: {client.requests[0][3], client.requests[0][7]}]
+    api = MemoryApi(MemorySystem(App(), clock=clock, wrap=lambda name, port: log_of(client, clock) if name == "log" else port))
+    jobs = [{"name": "a", "idempotency_key": f"k{number}", "ordering_key": f"o{number}"} for number in range(10)]
+    answer = api.request("POST", "/v1/jobs", json.dumps({"jobs": jobs}), api.key())
+    accepted = [number for number, entry in enumerate(answer.document["jobs"]) if entry["status"] == 202]
+    assert accepted == [number for number in range(10) if not (for_ever and number == 7)]
+    assert sorted(client.stored) == sorted(client.requests[0][number] for number in accepted)
+    if for_ever:
+        refused = answer.document["jobs"][7]
+        assert refused["status"] == 503
+        alone = api.request("POST", "/v1/jobs", json.dumps(jobs[7]), api.key())
+        assert (alone.status, alone.headers["retry-after"]) == (503, "1")
+        client.faults = []
+        again = api.request("POST", "/v1/jobs", json.dumps(jobs[7]), api.key())
+        assert (again.status, len(client.stored)) == (202, 10)
 
 
 def test_the_pauses_grow_and_are_jittered(clock: ManualClock) -> None:

@@ -208,6 +208,54 @@ def test_c07_a_child_waits_while_its_parent_is_being_retried(bench: Bench) -> No
     assert [bench.function.given.get(timeout=20)[0] for _ in range(4)] == ["p", "p", "p", "c"]
 
 
+KEYS_OWN = [f"{number:04}" for number in range(2_000)]
+
+
+def reshard_half_way(stream: Stream, how: str) -> None:
+    """Two thousand records of one key, in their order; half-way its shard is split, or merged with its neighbour."""
+    first, second = KEYS_OWN[:1_000], KEYS_OWN[1_000:]
+    stream.add("p", *first)
+    stream.closed = {"p", "neighbour"}
+    if how == "split":
+        stream.add("c", *second, parents=("p",))
+        stream.add("sibling", "other", parents=("p",))
+    else:
+        stream.add("neighbour", "other")
+        stream.add("c", *second, parents=("p", "neighbour"))
+
+
+@pytest.mark.parametrize("how", ["split", "merge"])
+def test_c07_across_a_reshard_every_record_of_a_key_is_read_in_its_order(bench: Bench, how: str) -> None:
+    reshard_half_way(bench.stream, how)
+    source = bench.start()
+    assert [record for batch in bench.function.batches(21) for record in batch if record != "other"] == KEYS_OWN
+    wait_until(lambda: source.checkpoints.items() >= {"p": "999", "c": "999"}.items())
+
+
+@pytest.mark.parametrize("how", ["split", "merge"])
+def test_c07_a_consumer_that_ends_amid_a_reshard_is_followed_by_one_that_misses_nothing(bench: Bench, how: str) -> None:
+    """As `ringfence dev` is, whose checkpoints end with it: its successor begins anew. On AWS it is Lambda that keeps them."""
+    reshard_half_way(bench.stream, how)
+    bench.start()
+    seen = [record for batch in bench.function.batches(4) for record in batch]
+    bench.pulse.stop()
+    assert bench.source is not None
+    bench.source.join()
+    while not bench.function.given.empty():
+        seen += bench.function.given.get()[1]
+    bench.pulse = Pulse()
+    bench.start()
+    seen += [record for batch in bench.function.batches(21) for record in batch]
+    assert [record for record in dict.fromkeys(seen) if record != "other"] == KEYS_OWN
+
+
+def test_c11_what_was_put_before_the_mapping_was_there_is_read(bench: Bench) -> None:
+    """From the position that the template gives the relay, as its own test says."""
+    bench.stream.add("s1", *map(str, range(10)))
+    bench.start(starting_position="TRIM_HORIZON")
+    assert bench.function.batches(1) == [list(map(str, range(10)))]
+
+
 def test_a_child_whose_parent_is_forgotten_is_read(bench: Bench) -> None:
     bench.stream.add("c", "z", parents=("long-gone",))
     bench.start()

@@ -164,10 +164,11 @@ class TestPush:
         pushed = tickets(2)
         assert queue_of(ScriptedSqs(silent, nothing, nothing)).push(pushed) == [pushed[1]]
 
-    def test_c10b_requests_are_split_by_bytes_as_well(self, queue_of: Any) -> None:
+    @pytest.mark.parametrize(("size", "together"), [(100_000, 2), (200 * 1024, 1)])
+    def test_c10b_requests_are_split_by_bytes_as_well(self, queue_of: Any, size: int, together: int) -> None:
         client = ScriptedSqs()
-        assert queue_of(client).push(tickets(10, size=100_000)) == []
-        assert [len(call["Entries"]) for _, call in client.calls] == [2, 2, 2, 2, 2]
+        assert queue_of(client).push(tickets(10, size=size)) == []
+        assert [len(call["Entries"]) for _, call in client.calls] == [together] * (10 // together)
         for _, call in client.calls:
             assert sum(len(entry["MessageBody"]) for entry in call["Entries"]) <= 262_144
 

@@ -4,17 +4,51 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from ringfence.local.redis_binaries import redis_server as find_redis_server
 from ringfence.testing.redis_kinds import KINDS, binary_of
 
 if TYPE_CHECKING:
     from ringfence.testing.redis_server import RedisServer
+
+
+class TogetherWithTheirSystem(LoadScopeScheduling):
+    """Tests that share a running system run in one process, and so do those of a module, which share what they prepare.
+
+    The name of the emulator is the first of a test's parameters where its fixture starts a system for all of a folder.
+    """
+
+    _by_module = True
+
+    def schedule(self) -> None:
+        if self.collection is None and self.collection_is_completed:
+            modules = {nodeid.partition("::")[0] for tests in self.registered_collections.values() for nodeid in tests}
+            self._by_module = len(modules) > 2 * len(self.nodes)
+            self.config.option.loadscopereorder = False
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        module, _, test = nodeid.partition("::")
+        if system := re.search(r"\[(given|ministack|moto)\b", test):
+            return module.rpartition("/")[0] + system[0]
+        return module if self._by_module else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherWithTheirSystem:
+    return TogetherWithTheirSystem(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The integration tests first, a few of which take long: the many small ones fill the end of the run."""
+    items.sort(key=lambda item: "integration" not in item.path.parts)
 
 
 @pytest.hookimpl(trylast=True)

@@ -19,7 +19,14 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="package", params=KINDS)
 def dev(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     """A system, running for as long as tests use it: its start is most of what one would wait for."""
-    with Dev(ROOT / "template.yaml", emulator=startable(request.param), run_folder=tmp_path_factory.mktemp("run")) as running:
+    # Twenty requests at once would start twelve processes of the gateway. They wait for each other in four just as well.
+    processes = {"GatewayFunction": 4}
+    with Dev(
+        ROOT / "template.yaml",
+        emulator=startable(request.param),
+        processes=processes,
+        run_folder=tmp_path_factory.mktemp("run"),
+    ) as running:
         yield running
 
 

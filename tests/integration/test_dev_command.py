@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from ringfence.cli.main import main
 
 from .conftest import TEMPLATE, eventually, is_alive
 
@@ -111,16 +115,15 @@ def test_it_fails_when_the_emulator_ends(tmp_path: Path) -> None:
 
 
 def refused(*more: str) -> tuple[int, str]:
-    """Exit code and standard error of a command that cannot start."""
-    done = subprocess.run(
-        [*arguments(*more)[:1], "-c", f"from ringfence.cli.main import main; main({arguments(*more)[3:]!r})"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    """Exit code and standard error of a command that cannot start. In this process: a new one would load all of boto3."""
+    ours = logging.getLogger("ringfence")
+    with pytest.MonkeyPatch.context() as patch:
+        # The command is told to log to its own standard error, for good.
+        for attribute, value in {"handlers": [], "level": ours.level, "propagate": ours.propagate}.items():
+            patch.setattr(ours, attribute, value)
+        done = CliRunner().invoke(main, arguments(*more)[3:])
     assert done.stdout == ""
-    return done.returncode, done.stderr
+    return done.exit_code, done.stderr
 
 
 def test_a_taken_port_is_said_before_anything_is_started() -> None:

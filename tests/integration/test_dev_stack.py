@@ -10,8 +10,9 @@ import pytest
 
 from ringfence.local.dev import Dev
 from ringfence.local.emulator import Emulator
-from ringfence.local.stack import StackFailed
-from ringfence.testing.emulator_kinds import KINDS, USUAL, startable
+from ringfence.local.stack import StackFailed, create_stack
+from ringfence.local.template import read_template
+from ringfence.testing.emulator_kinds import USUAL, startable
 
 from .conftest import TEMPLATE, App, eventually
 
@@ -105,8 +106,7 @@ def test_an_emulator_that_runs_already_is_used_and_left_as_it_was(tmp_path: Path
         emulator.stop()
 
 
-@pytest.mark.parametrize("emulator", KINDS)
-def test_a_resource_that_the_emulator_does_not_create_stops_the_start(emulator: str, tmp_path: Path) -> None:
+def test_a_resource_that_the_emulator_does_not_create_fails_the_stack(app: App, tmp_path: Path) -> None:
     """moto says CREATE_COMPLETE and has skipped it; others refuse it."""
     template = tmp_path / "template.yaml"
     template.write_text(
@@ -115,6 +115,5 @@ def test_a_resource_that_the_emulator_does_not_create_stops_the_start(emulator: 
         "  Q: {Type: AWS::SQS::Queue}\n"
         "  Nobody: {Type: AWS::GroundStation::Config, Properties: {Name: n, ConfigData: {}}}\n"
     )
-    dev = Dev(template, emulator=startable(emulator), run_folder=tmp_path)
     with pytest.raises(StackFailed, match=r"Nobody|AWS::GroundStation::Config"):
-        dev.start()
+        create_stack(app.dev.endpoint, read_template(template, {}, app.dev.endpoint.region), f"lacking-{app.name()}", [])

@@ -18,8 +18,11 @@ from ringfence.testing.dev_system import FUNCTIONS, DevSystem
 from ringfence.testing.emulator_kinds import IS_GIVEN, KINDS, startable
 from ringfence.testing.gate import Gate
 
+from .campaign.inside.traces import RUNS_VARIABLE, runs_in
+
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("fault_app")
+CAMPAIGN = Path(__file__).parent / "campaign" / "inside"
 LIBRARY = ROOT / "layers" / "ringfence" / "python"
 
 EVERY = ("moto", "ministack") if os.environ.get("RINGFENCE_TEST_EVERY_EMULATOR") else ("ministack",)
@@ -41,15 +44,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="package")
-def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevSystem]:
+def campaign_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the jobs of a campaign note that they ran."""
+    folder = tmp_path_factory.mktemp("campaign")
+    runs_in(folder).mkdir()
+    return folder
+
+
+@pytest.fixture(scope="package")
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, campaign_folder: Path
+) -> Iterator[DevSystem]:
     """The system on one emulator, once that has shown itself atomic."""
     faults = DevFaults(tmp_path_factory.mktemp("faults"), FUNCTIONS)
     replaced: list[Replaced] = []
     function_env = {
         name: {
             "RINGFENCE_LEASE_SECONDS": str(LEASE_SECONDS),
-            "RINGFENCE_APP": "fault_jobs:app",
-            "PYTHONPATH": os.pathsep.join([str(APP), str(LIBRARY)]),
+            "RINGFENCE_APP": "every_job:app",
+            "PYTHONPATH": os.pathsep.join([str(APP), str(CAMPAIGN), str(LIBRARY)]),
+            RUNS_VARIABLE: str(runs_in(campaign_folder)),
             "POWERTOOLS_LOG_LEVEL": "DEBUG",
             **faults.environments[name],
         }

@@ -70,9 +70,9 @@ Done = tuple[str, Lasting | None]
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def kill(stage: Stage) -> Done:
-    """SIGKILL to any process."""
-    function, pid = _any_process(stage)
+def kill(stage: Stage, among: Sequence[str] | None = None) -> Done:
+    """SIGKILL to any process, or to one of some functions."""
+    function, pid = _any_process(stage, among)
     _signal(pid, signal.SIGKILL)
     return f"{function} {pid} killed", None
 
@@ -454,8 +454,8 @@ def acts_for(bed: Bed) -> Sequence[Act]:
 # --- pieces ----------------------------------------------------------------------------------------------------------
 
 
-def _any_process(stage: Stage) -> tuple[str, int]:
-    alive = [(function, pid) for function in stage.bed.functions for pid in stage.bed.pids(function)]
+def _any_process(stage: Stage, among: Sequence[str] | None = None) -> tuple[str, int]:
+    alive = [(function, pid) for function in among or stage.bed.functions for pid in stage.bed.pids(function)]
     return stage.rng.choice(alive)
 
 

@@ -34,7 +34,7 @@ from ringfence.testing.redis_server import RedisServer
 
 from .inside.orders import ORDERS_VARIABLE, Orders, OrdersFile
 from .inside.planted import PLANTED_VARIABLE
-from .inside.traces import RUNS_VARIABLE
+from .inside.traces import RUNS_VARIABLE, runs_in
 
 Engines = Literal["sqs", "redis", "both"]
 ENGINES: Sequence[Engines] = get_args(Engines)
@@ -343,8 +343,3 @@ def _dev(engines: Engines, doors: Doors, folder: Path, extra: Mapping[str, str],
         run_folder=folder,
         tell=say,
     )
-
-
-def runs_in(folder: Path) -> Path:
-    """Where jobs without a row note that they ran."""
-    return folder / "runs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ringfence.job import Job
 from ringfence.local.demo.tables import rows_of
 
-from .acts import Stage, acts_for
+from .acts import Stage
 from .bed import DEFAULT, PRIORITY, Bed
 from .books import Books
 from .events import Story, happened
@@ -22,9 +21,6 @@ from .plan import Plan
 from .reckoning import Found, Reckoned, Summary, reckon
 from .redrives import Redrives
 from .watch import Watch
-
-QUIET_SECONDS = 3.0
-"""Load without faults at the beginning: what does not work by itself is no victim of any."""
 
 STALLED_SECONDS = 180.0
 """A drain in which nothing has ended for so long is given up: three times what a message may be hidden."""
@@ -45,10 +41,9 @@ class Campaign:
         self.watch = Watch(bed.dev.logs, self.books)
         self.load = Load(bed.dev.api_url, [DEFAULT, PRIORITY], self.books, plan, self.watch.outstanding)
         self._redrives = Redrives(bed.client, self.books, self.watch)
-        self._over = threading.Event()
         stage = Stage(bed, self.load, self.watch, self.books, random.Random(plan.seed), set())
         self._confirmed = stage.confirmed
-        self._nemesis = Nemesis(stage, plan.only or acts_for(bed), say, self._over)
+        self._nemesis = Nemesis(stage, plan, say)
         self._began = time.monotonic()
 
     def run(self) -> tuple[Summary, Reckoned]:
@@ -94,16 +89,10 @@ class Campaign:
         self.watch.start()
         self.load.start()
         self._redrives.start()
-        self._say(f"load: {self._plan.rate:g} jobs a second; the faults begin in {QUIET_SECONDS:g} s")
+        self._say(f"load: {self._plan.rate:g} jobs a second; the faults begin in {self._plan.quiet_seconds:g} s")
         self._bed.wait_for("the first jobs have ended", lambda: self.watch.ends() > 0, 60.0)
-        time.sleep(QUIET_SECONDS)
-        if self._plan.each is None:
-            self._nemesis.run(self._plan.seconds, self._tick)
-        else:
-            for act in self._plan.each:
-                self._nemesis.do(act)
-                time.sleep(self._plan.seconds / len(self._plan.each))
-            self._nemesis.undo_all()
+        time.sleep(self._plan.quiet_seconds)
+        self._nemesis.run(self._plan.seconds, self._tick)
 
     def _tick(self) -> None:
         told = f"{len(self.books.promises)} accepted, {self.watch.outstanding()} outstanding"

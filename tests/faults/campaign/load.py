@@ -118,7 +118,7 @@ class Load:
 
     def _wish(self, key: str, rng: random.Random) -> Wish:
         queue = rng.choice(self._queues)
-        kind, payload, options = _drawn(rng, SHORT if self._plan.brief else ALL)
+        kind, payload, options = _drawn(rng, BRIEF if self._plan.brief else ALL, 2.5 if self._plan.brief else 6.0)
         if kind is not Kind.CARRY:
             options["idempotency_key"] = key
         request = JobRequest(name=str(kind), payload={"key": key, **payload}, queue=queue, **options)
@@ -201,23 +201,25 @@ ALL = {
 }  # fmt: skip
 """What is asked for, and how much of it."""
 
-SHORT = {kind: weight for kind, weight in ALL.items() if kind not in ("haul", "pill")}
+BRIEF = {kind: weight for kind, weight in ALL.items() if kind not in ("haul", "pill")}
 
 
-def _drawn(rng: random.Random, kinds: Mapping[str, float]) -> tuple[Kind, dict[str, Any], dict[str, Any]]:
+def _drawn(
+    rng: random.Random, kinds: Mapping[str, float], longest_seconds: float
+) -> tuple[Kind, dict[str, Any], dict[str, Any]]:
     """A kind, its payload beside the key, and the options of its submission."""
     options: dict[str, Any] = {"max_attempts": MAX_ATTEMPTS}
     match rng.choices(list(kinds), list(kinds.values()))[0]:
         case "short":
             return Kind.TALLY, {"seconds": round(rng.uniform(0, 0.05), 3)}, options
         case "long":
-            return Kind.TALLY, {"seconds": round(rng.uniform(0.5, 6.0), 3), "blunt": rng.random() < 0.5}, options
+            return Kind.TALLY, {"seconds": round(rng.uniform(0.5, longest_seconds), 3), "blunt": rng.random() < 0.5}, options
         case "flaky":
             return Kind.TALLY, {"fails": rng.randint(1, 2)}, options
         case "delayed":
-            return Kind.TALLY, {}, {**options, "delay_seconds": round(rng.uniform(0.5, 6.0), 1)}
+            return Kind.TALLY, {}, {**options, "delay_seconds": round(rng.uniform(0.5, longest_seconds), 1)}
         case "steps":
-            return Kind.STEPS, {"steps": rng.randint(2, 6)}, options
+            return Kind.STEPS, {"steps": rng.randint(2, round(longest_seconds))}, options
         case "haul":
             return Kind.HAUL, {"steps": HAUL_STEPS}, options
         case "doomed":

@@ -1,4 +1,5 @@
-"""Hurts the bed by chance, from a seed: first each act once, in some order, then any of them, some of them at the same time."""
+"""Hurts the bed by chance, from a seed: first each act once, in some order, then any of them, some of them at the same time; or
+by a list."""
 
 from __future__ import annotations
 
@@ -7,16 +8,14 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
 from redis.exceptions import RedisError
 
 from ringfence.errors import RingfenceError
 
-from .acts import Act, Lasting, Stage
-
-PAUSE_SECONDS = (0.5, 4.0)
-"""Between two acts."""
+from .acts import Act, Lasting, Stage, acts_for
+from .plan import Plan
 
 MOST_LASTING = 3
 """Acts that go on at the same time."""
@@ -27,8 +26,9 @@ LOOK_SECONDS = 0.1
 class Nemesis:
     """For the thread that started the bed: what she starts ends with it."""
 
-    def __init__(self, stage: Stage, acts: Sequence[Act], say: Callable[[str], None], over: threading.Event) -> None:
-        self._stage, self._acts, self._say, self._over = stage, acts, say, over
+    def __init__(self, stage: Stage, plan: Plan, say: Callable[[str], None]) -> None:
+        self._stage, self._plan, self._say = stage, plan, say
+        self._pauses = threading.Event()
         self._lasting: list[tuple[float, int, Lasting]] = []
         self._numbers = itertools.count()
         self.faults: Counter[str] = Counter()
@@ -38,12 +38,14 @@ class Nemesis:
         """Until the time is up; then everything is undone. ``tick`` is called now and then."""
         until = time.monotonic() + seconds
         for act in self._order():
-            if not self._wait(until, self._stage.rng.uniform(*PAUSE_SECONDS), tick):
+            if not self._wait(until, self._stage.rng.uniform(*self._plan.pause_seconds), tick):
                 break
-            self.do(act)
-        self.undo_all()
+            self._do(act)
+        self._wait(until, seconds, tick)
+        while self._lasting:
+            heapq.heappop(self._lasting)[2].undo()
 
-    def do(self, act: Act) -> None:
+    def _do(self, act: Act) -> None:
         try:
             said, lasting = act.do(self._stage)
         except (RingfenceError, RedisError) as fault:
@@ -54,14 +56,12 @@ class Nemesis:
         if lasting is not None:
             heapq.heappush(self._lasting, (time.monotonic() + lasting.seconds, next(self._numbers), lasting))
 
-    def undo_all(self) -> None:
-        while self._lasting:
-            heapq.heappop(self._lasting)[2].undo()
-
-    def _order(self) -> Sequence[Act] | itertools.chain[Act]:
-        rng = self._stage.rng
-        first = rng.sample(self._acts, len(self._acts))
-        return itertools.chain(first, (rng.choice(self._acts) for _ in itertools.count()))
+    def _order(self) -> Iterator[Act]:
+        if self._plan.each is not None:
+            return iter(self._plan.each)
+        rng, acts = self._stage.rng, self._plan.only or acts_for(self._stage.bed)
+        first = rng.sample(acts, len(acts))
+        return itertools.chain(first, (rng.choice(acts) for _ in itertools.count()))
 
     def _wait(self, until: float, pause_seconds: float, tick: Callable[[], None]) -> bool:
         """False when the time is up."""
@@ -70,9 +70,9 @@ class Nemesis:
             now = time.monotonic()
             while self._lasting and self._lasting[0][0] <= now:
                 heapq.heappop(self._lasting)[2].undo()
-            if now >= until or self._over.is_set():
+            if now >= until:
                 return False
             if now >= next_at and len(self._lasting) < MOST_LASTING:
                 return True
             tick()
-            self._over.wait(LOOK_SECONDS)
+            self._pauses.wait(LOOK_SECONDS)

@@ -21,4 +21,8 @@ class Plan:
     only: Sequence[Act] | None = None
     each: Sequence[Act] | None = None
     brief: bool = False
-    """Without the kinds of jobs that take a minute."""
+    """Only kinds of jobs that end soon."""
+    quiet_seconds: float = 3.0
+    """Load without faults at the beginning: what does not work by itself is no victim of any."""
+    pause_seconds: tuple[float, float] = (0.5, 4.0)
+    """The shortest and the longest pause between two acts."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 COUNTERS, LAST = "PackageTotals", "Modules"
 """Tables of the template: a counter for each submission's key, and the token of whoever wrote last."""
 
@@ -9,6 +11,11 @@ _SHARED, _PREFIX = 16, "shared-"
 
 RUNS_VARIABLE = "CAMPAIGN_RUNS"
 """The folder where jobs without a row note that they ran."""
+
+
+def runs_in(folder: Path) -> Path:
+    """That folder, in the one of a campaign."""
+    return folder / "runs"
 
 
 def shared_counter(key: str) -> str:

@@ -13,7 +13,7 @@ from .environments import NotInstalled
 from .ground import Ground
 from .own import Own
 from .peers import PEERS, QUICK, RINGFENCE, System
-from .report import claim_lines, last_line, own_lines, table
+from .report import busy_lines, claim_lines, last_line, own_lines, table
 from .results import Results
 from .rounds import Rounds
 
@@ -41,12 +41,12 @@ def bench(quick: bool, rounds: int | None, names: tuple[str, ...]) -> None:
     systems = [RINGFENCE, *peers]
     results, own = Results(), Own()
     with Ground() as ground:
-        rounds_run = Rounds(ground, systems, results, _tell, scale=0.6 if quick else 1.0)
+        rounds_run = Rounds(ground, systems, results, _tell, scale=0.5 if quick else 1.0)
         own.measure(ground, _tell, quick=quick)
         for number in range(1, (rounds or (2 if quick else 3)) + 1):
             round_began = time.monotonic()
             own.compare(ground, number, _tell)
-            rounds_run.run(number, paced_seconds=4.0 if quick else 8.0)
+            rounds_run.run(number, paced_seconds=3.0 if quick else 8.0)
             ends_at = time.monotonic() + (time.monotonic() - round_began) - began
             if quick and not rounds and ends_at > QUICK_SECONDS:
                 _tell(f"no round after {number}: it would end later than {QUICK_SECONDS} s after the start")
@@ -55,7 +55,7 @@ def bench(quick: bool, rounds: int | None, names: tuple[str, ...]) -> None:
     click.echo(f"\nMedian (least-most) of {number} rounds; {time.monotonic() - began:.0f} s in all.\n")
     for line in table(results, [system.name for system in systems], [peer.name for peer in peers if not peer.crash_safe]):
         click.echo(line)
-    for lines in (missing, own_lines(own), claim_lines(claims)):
+    for lines in ([*missing, *busy_lines(results)], own_lines(own), claim_lines(claims)):
         click.echo("")
         for line in lines:
             click.echo(line)

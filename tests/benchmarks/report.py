@@ -25,6 +25,9 @@ from .results import (
 )
 
 COLUMNS = (ENQUEUE, BULK, DRAIN1, DRAIN2, P50, P99, WORKER_CPU, REDIS_CPU, PEAK, OTHERS)
+BUSY = 0.25
+"""Of the machine's CPU time, used by others: above it a run on the clock decides nothing."""
+
 SPREAD = frozenset(COMPARED)
 """Shown with the least and the most of all rounds."""
 
@@ -42,6 +45,13 @@ def table(results: Results, systems: Sequence[str], unsafe: Iterable[str]) -> It
         yield "  ".join(
             [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
         )
+
+
+def busy_lines(results: Results) -> Iterator[str]:
+    """A warning, if others used so much of the machine that clocks say little."""
+    others = [figure for system in results.systems(OTHERS) for figure in results.figures(OTHERS, system)]
+    if others and statistics.median(others) > BUSY:
+        yield f"BUSY       others used {statistics.median(others):.0%} of this machine: of what a clock says, believe little"
 
 
 def own_lines(own: Own) -> Iterator[str]:

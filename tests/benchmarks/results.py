@@ -49,6 +49,10 @@ class Results:
         """One for each round in which it was measured."""
         return list(self._figures[measure, system].values()) if (measure, system) in self._figures else []
 
+    def systems(self, measure: Measure) -> list[str]:
+        """Those it was measured of."""
+        return [system for of, system in self._figures if of == measure]
+
     def median(self, measure: Measure, system: str) -> float | None:
         found = self.figures(measure, system)
         return statistics.median(found) if found else None

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context
-from ringfence.errors import LeaseLost
+from ringfence.errors import LeaseLost, Unavailable
 from ringfence.job import State
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Lease
-from ringfence.testing.faults import Fault, Faulty, reply_lost, unavailable
+from ringfence.testing.faults import Call, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
 
 UNIT_SECONDS = 10.0
@@ -145,6 +145,44 @@ def test_a_stuck_job_cannot_hold_its_lease_beyond_its_timeout() -> None:
     assert (row.state, row.result) == (State.SUCCEEDED, '"by token 2"')
 
 
+def test_c13_a_job_longer_than_the_ceiling_of_a_lease_ends_with_its_reason_before_it_and_not_for_ever() -> None:
+    """No timeout may be above what one receive of a message lasts, so a lease never ends under an owner that is well."""
+    here = LongJob(timeout="11s")
+    here.system.memory_queues["default"].max_lease_seconds = 12.0
+    for attempt in range(1, 6):
+        thread = here.start("a", heartbeats=True)
+        here.pass_time(11)
+        thread.join(10)
+        row = here.system.job(here.job_id)
+        assert row.token == attempt
+        assert "timed out after 11 s" in (row.error or "")
+        here.clock.advance(1_000)
+    assert row.state is State.DEAD
+    assert here.system.memory_queues["default"].bodies() == []
+    assert here.system.telemetry.named("late_write_refused") == []
+    here.may_end.set()
+
+
+def test_c15_whoever_commits_too_late_acknowledges_nothing_and_harms_nobody_with_an_old_receipt() -> None:
+    here = LongJob()
+    queue = here.system.queues["default"]
+    first, late = here.start("a", heartbeats=False), here.leased
+    here.clock.advance(UNIT_SECONDS + 1)
+    second = here.start("b", heartbeats=False)
+    queue.acknowledge(late)
+    assert queue.extend(late, UNIT_SECONDS) == late
+    assert len(here.system.memory_queues["default"].bodies()) == 1
+    here.may_end.set()
+    first.join(10)
+    second.join(10)
+    assert here.system.job(here.job_id).result == '"by token 2"'
+    assert here.done == here.leased
+    queue.acknowledge(here.done)
+    queue.acknowledge(late)
+    queue.release(late)
+    assert here.system.memory_queues["default"].bodies() == []
+
+
 def in_front_of(port_name: str, *script: Fault) -> Any:
     return lambda name, port: Faulty(port, script) if name == port_name else port
 
@@ -182,6 +220,26 @@ def test_c35_when_the_patience_is_spent_the_job_is_released_not_failed() -> None
     assert "too busy" in (row.error or "")
     assert here.done == []
     assert here.system.telemetry.named("outcome_undecided")
+
+
+def test_c29_an_owner_whose_commit_meets_a_conflict_while_another_takes_over_is_refused() -> None:
+    rescued: list[threading.Thread] = []
+
+    def take_over(_call: Call) -> None:
+        here.clock.advance(UNIT_SECONDS + 1)
+        rescued.append(here.start("b", heartbeats=False))
+        raise Unavailable("conflict", retry_after_seconds=0.01)
+
+    here = LongJob(wrap=in_front_of("ledger", Fault(method="write", act=take_over, when="before", where=commits)))
+    owner = here.start("a", heartbeats=False)
+    here.may_end.set()
+    owner.join(10)
+    rescued[0].join(10)
+    row = here.system.job(here.job_id)
+    assert (row.state, row.token, row.result) == (State.SUCCEEDED, 2, '"by token 2"')
+    assert [past.outcome for past in row.history] == ["lost", "succeeded"]
+    assert [lease.deliveries for lease in here.done] == [2]
+    assert here.system.telemetry.named("job_dead") == []
 
 
 def test_a_fault_of_the_machinery_is_told_and_costs_only_its_own_message() -> None:

@@ -255,7 +255,7 @@ def poison(stage: Stage) -> Done:
         b"\xff\xfe\x00",
         b"9" * 5_000,
     ]
-    chosen = rng.choices(records, k=rng.randint(5, 20))
+    chosen = rng.choices(records, k=rng.randint(10, 60))
     bed.kinesis.put_records(
         StreamName=bed.settings.stream, Records=[{"Data": data, "PartitionKey": str(n)} for n, data in enumerate(chosen)]
     )

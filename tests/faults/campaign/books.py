@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from ringfence.job import State
+
+
+RECENT = 200
 
 
 class Kind(StrEnum):
@@ -41,6 +46,8 @@ class Promise:
     """On the monotonic clock, when the answer was there."""
     cancel: Asked = Asked.NOT
     redrive: Asked = Asked.NOT
+    seen: State | None = None
+    """The end that a client has read."""
 
 
 @dataclass
@@ -57,6 +64,8 @@ class Books:
     redis_losses: list[float] = field(default_factory=list)
     """When a Redis lost something: what rides in its tickets may be gone."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    recent: deque[Promise] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Of the kind whose end is an end for good."""
     _by_job: dict[str, Promise] = field(default_factory=dict)
 
     def promised(self, key: str, kind: Kind, queue: str, job_id: str) -> None:
@@ -70,6 +79,8 @@ class Books:
             promise = Promise(key, kind, queue, job_id, time.monotonic())
             self.promises[key] = self._by_job[job_id] = promise
             self.unanswered.discard(key)
+            if kind is Kind.TALLY:
+                self.recent.append(promise)
 
     def refused(self, what: str) -> None:
         with self._lock:

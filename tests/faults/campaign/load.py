@@ -15,7 +15,7 @@ from typing import Any
 from ringfence.client import Client
 from ringfence.client.jobs import JobRequest, Submitted
 from ringfence.errors import Rejected, RingfenceError
-from ringfence.job import Guarantee
+from ringfence.job import Guarantee, State
 
 from .books import Asked, Books, Kind
 from .plan import Plan
@@ -149,19 +149,24 @@ class Load:
         return False
 
     def _change_mind(self, client: Client, wish: Wish, submitted: Submitted, rng: random.Random) -> None:
-        """Ask for the same again, or for something else under the same key, or cancel."""
+        """Ask for the same again, or for something else under the same key, or cancel; or look how it stands."""
         drawn = rng.random()
-        if wish.kind is not Kind.TALLY or drawn > 0.06:
+        if wish.kind is not Kind.TALLY or drawn > 0.1:
             return
+        promise = self._books.promises[wish.key]
         try:
             if drawn < 0.02:
                 self._answered(client, wish, client.submit_many([wish.request])[0], random.Random(0))
             elif drawn < 0.04:
                 self._other_under_same_key(client, wish)
-            else:
-                promise = self._books.promises[wish.key]
+            elif drawn < 0.06:
                 promise.cancel = Asked.PERHAPS
-                client.cancel(submitted.job_id)
+                if client.cancel(submitted.job_id).state is State.CANCELLED:
+                    promise.cancel = Asked.DONE
+            else:
+                earlier = rng.choice(self._books.recent)
+                state = client.get(earlier.job_id).state
+                earlier.seen = state if state.terminal else earlier.seen
         except Rejected as refusal:
             if refusal.status != 409:  # it has ended
                 self._books.contradicted(f"{wish.key} cannot be cancelled: {refusal.status} {refusal}")

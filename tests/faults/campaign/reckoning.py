@@ -148,7 +148,11 @@ def _allowed(promise: Promise) -> Collection[State]:
                 Asked.PERHAPS: {State.DEAD, State.SUCCEEDED},
                 Asked.DONE: {State.SUCCEEDED},
             }[promise.redrive]
-    return {State.SUCCEEDED} if promise.cancel is Asked.NOT else {State.SUCCEEDED, State.CANCELLED}
+    return {
+        Asked.NOT: {State.SUCCEEDED},
+        Asked.PERHAPS: {State.SUCCEEDED, State.CANCELLED},
+        Asked.DONE: {State.CANCELLED},
+    }[promise.cancel]
 
 
 def _doubled(found: Found) -> Iterator[str]:
@@ -186,6 +190,10 @@ def _told_wrong(found: Found) -> Iterator[str]:
             yield f"{job_id} was said to have succeeded {times} times"
     for promise in found.promises:
         row, wrote = found.rows.get(promise.job_id), found.last.get(promise.key)
+        if promise.seen is not None and row is not None and row.state is not promise.seen:
+            yield f"{_named(promise)} was {promise.seen}, and is {row.state}"
+        if row is not None and (tokens := [*(past.token for past in row.history), row.token]) != sorted(tokens):
+            yield f"{_named(promise)} has had the tokens {tokens}"
         if row is not None and row.state is State.SUCCEEDED and wrote is not None and wrote.get("token") != row.token:
             yield f"{_named(promise)} succeeded with token {row.token}, and token {wrote.get('token')} wrote last"
 

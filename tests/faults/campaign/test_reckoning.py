@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringfence import transitions
-from ringfence.job import Job, State
+from ringfence.job import Job, PastAttempt, State
 from ringfence.wire import JobRecord
 
 from .books import Asked, Kind, Promise
@@ -83,6 +83,7 @@ BAD = {
         "a row that is gone": found(rows=[], runs=0),
         "a success without effect": found(runs=0),
         "a death that was not meant": found(rows=[row(State.DEAD)], runs=0),
+        "a cancel that was promised": found(promise(cancel=Asked.DONE)),
         "a cancel nobody asked for": found(rows=[row(State.CANCELLED)], runs=0),
         "a redrive that was promised": found(promise(Kind.DOOMED, redrive=Asked.DONE), rows=[row(State.DEAD)], runs=0),
         "a job at-least-once that never ran": found(promise(Kind.CARRY), rows=[], runs=0),
@@ -105,6 +106,8 @@ BAD = {
     },
     "other": {
         "two successes of one job": found(told_succeeded={"job-k": 2}),
+        "an end that was another one before": found(promise(seen=State.CANCELLED)),
+        "tokens that fall": found(rows=[dataclasses.replace(row(State.SUCCEEDED), history=(PastAttempt(2, 1, 2, "lost"),))]),
         "a write of another token": found(rows=[row(State.SUCCEEDED, token=2)]),
         "a contradiction": found(contradictions=("k was accepted twice",)),
     },

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from ringfence.job import State
 
-
 RECENT = 200
 
 

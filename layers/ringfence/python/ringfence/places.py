@@ -55,9 +55,13 @@ def _frames(raised: BaseException) -> Iterator[_Frame]:
         yield frame.f_code.co_filename, line, frame.f_code.co_name
 
 
-def _is_users(frame: _Frame) -> bool:
-    file = frame[0]
+def is_users_file(file: str) -> bool:
+    """Whether a source file is the user's own: neither Ringfence's, nor Python's, nor installed."""
     return not file.startswith(_LIBRARIES) and not _INSTALLED & set(PurePath(file).parts)
+
+
+def _is_users(frame: _Frame) -> bool:
+    return is_users_file(frame[0])
 
 
 def _told(frame: _Frame) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ringfence.change import Change, Refused, Written, apply, holds, is_own_write
-from ringfence.effects import MAX_EFFECTS, Effect, Item
+from ringfence.effects import MAX_EFFECTS, Effect, Item, Put
 from ringfence.errors import Rejected, RingfenceError
 from ringfence.ids import shard_of
 from ringfence.job import Job, Millis, State
@@ -160,6 +160,17 @@ class MemoryLedger:
             page = [self._rows[job_id] for job_id in rest[:limit]]
         jobs = [job for job in page if not job.state.terminal and job.due_id is None]
         return Unmarked(jobs, len(page), page[-1].job_id if len(rest) > limit else None)
+
+    def put_item(self, table: str, item: Item) -> None:
+        """Write one item of the user's without a condition, and fenced by nothing: what a test begins with."""
+        with self._lock:
+            effects = [Put(table=table, item=item)]
+            self._tables.carry_out(effects, self._prepared(effects))
+
+    def items(self, table: str) -> list[dict[str, Any]]:
+        """All items of one of the user's tables; numbers are int or Decimal."""
+        with self._lock:
+            return self._tables.items(table)
 
     def all_jobs(self) -> list[Job]:
         """Every row there is, expired ones included, in no order: for checks of a whole history."""

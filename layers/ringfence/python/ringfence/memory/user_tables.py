@@ -32,6 +32,12 @@ class UserTables:
         item = self._items.get(self._place(table, exact(key), whole=True))
         return None if item is None else copy.deepcopy(item)
 
+    def items(self, table: str) -> list[Stored]:
+        """Copies of all items of a table, in the order of their keys' first writes."""
+        if table not in self._key_attributes:
+            raise Rejected(unknown_tables([table], self._key_attributes), kind=BAD_EFFECT)
+        return [copy.deepcopy(item) for (name, _), item in self._items.items() if name == table]
+
     def prepare(self, effects: Sequence[Effect]) -> list[Place]:
         """Where each effect writes. Raises `Rejected` (``bad-effect``) for those that no store would take."""
         places: list[Place] = []

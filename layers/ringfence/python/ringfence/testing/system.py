@@ -7,11 +7,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ringfence.acceptance import Accepted, Submission
 from ringfence.app import App
+from ringfence.effects import Item
 from ringfence.gateway import Gateway
 from ringfence.ids import RandomIds
-from ringfence.job import Job
+from ringfence.job import Job, State
 from ringfence.lease import Heartbeat, NoHeartbeat
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.ledger import MemoryLedger
@@ -31,12 +34,18 @@ from ringfence.worker import Worker
 
 DAY_SECONDS = 24 * 3600.0
 
+MOST_ROUNDS = 200
+"""So many passes of every hop are enough for any job that ends at all: the attempts of one, each with its backoff."""
+
+LONGEST_PAUSE_SECONDS = 900.0
+"""Between two passes: as long as a ticket can hide in a queue."""
+
 
 class MemorySystem:
     """Gateway, log, relay, queues, workers, timers and ledger, driven by hand.
 
-    ``tables`` names the user's tables and their key attributes. ``wrap(name, port)`` may put something between the core and
-    any engine, as `runtime.Runtime` allows.
+    ``tables`` names the user's tables and their key attributes: ``{"Users": ["email"]}``. ``wrap(name, port)`` may put
+    something between the core and any engine, as `runtime.Runtime` allows.
     """
 
     def __init__(
@@ -121,9 +130,52 @@ class MemorySystem:
             self.queues[queue].acknowledge(done)
         return len(leases)
 
+    def run_job(self, name: str, payload: Any = None, **more: Any) -> Job:
+        """Submit a job (``payload`` is any value that JSON has; None is ``{}``) and let it live to its end. Returns its row
+        then, or, for the guarantee at-least-once, what its row would have been when it was accepted.
+
+        ``more`` is what a `Submission` may say. `TimeoutError` when it does not end.
+        """
+        job = self.submit(name, payload_text(payload), **more)
+        self.drain()
+        return self.memory_ledger.get(job.job_id) or job
+
+    def drain(self, worker: Worker | None = None, *, most_rounds: int = MOST_ROUNDS) -> None:
+        """Let every hop run, and time pass, until no ticket is left and every job with a row has ended.
+
+        `TimeoutError` when that is not so after ``most_rounds`` passes.
+        """
+        pause_seconds = 1.0
+        for _ in range(most_rounds):
+            self.run_relay()
+            self.timers.run()
+            if sum(self.run_worker(worker, queue=queue) for queue in self.queues):
+                pause_seconds = 1.0
+            waiting = [job for job in self.memory_ledger.all_jobs() if not job.state.terminal]
+            if not waiting and not any(queue.bodies() for queue in self.memory_queues.values()):
+                return
+            due = [(job.run_at - self.clock.now()) / 1000 for job in waiting if job.state is State.SCHEDULED and job.run_at]
+            self.clock.sleep(max(pause_seconds, min(due, default=0.0)))
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+        raise TimeoutError(f"not all has ended after {most_rounds} passes of every hop: {waiting or 'a ticket is left'}")
+
+    def put(self, table: str, *items: Item) -> None:
+        """Write items of the user's, as they are to be before a job runs."""
+        for item in items:
+            self.memory_ledger.put_item(table, item)
+
+    def items(self, table: str) -> list[dict[str, Any]]:
+        """What one of the user's tables holds; numbers are int or Decimal."""
+        return self.memory_ledger.items(table)
+
     def job(self, job_id: str) -> Job:
         """The row, which must be there."""
         job = self.memory_ledger.get(job_id)
         if job is None:
             raise AssertionError(f"no such job: {job_id}")
         return job
+
+
+def payload_text(payload: Any) -> str:
+    """A payload as JSON text; None is ``{}``."""
+    return "{}" if payload is None else msgspec.json.encode(payload).decode()

@@ -17,7 +17,7 @@ from ringfence.ids import derived_job_id
 from ringfence.job import Guarantee, Job, Millis, State
 from ringfence.ports import Log, LogEntry, Queue, Services
 from ringfence.transitions import MAX_AHEAD_SECONDS
-from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records
+from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, encode_records, record_of
 
 REGISTERED_AT_ONCE = 16
 """Conditional puts in flight at once. A batch write would be fewer requests, and unconditional: one that lands late, after the
@@ -175,7 +175,7 @@ class Acceptance:
             return Refusal(status=422, kind="idempotency-key-reused", detail=detail, pointer="/idempotency_key")
         if there.state is State.QUEUED and there.token == 0:
             # The first request may have died between register and append; only a second append makes its promise true.
-            return _ToAppend(_record_of(there), there, True, submission.ordering_key, keyed)
+            return _ToAppend(record_of(there), there, True, submission.ordering_key, keyed)
         return Accepted(there, repeated=True)
 
     def _new_job(self, record: JobRecord) -> Job:
@@ -248,21 +248,6 @@ def _same_request(there: Job, asked: JobRecord) -> bool:
     if there.request_sha256 is not None:  # a redrive has put another payload in the place of the submitted one
         return there.request_sha256 == jsontext.sha256(asked_form)
     return there.payload_sha256 == asked.payload_sha256 or jsontext.canonical(there.payload) == asked_form
-
-
-def _record_of(job: Job) -> JobRecord:
-    return JobRecord(
-        job_id=job.job_id,
-        tenant=job.tenant,
-        queue=job.queue,
-        name=job.name,
-        payload=job.payload or "",
-        payload_sha256=job.payload_sha256,
-        created_at=job.created_at,
-        max_attempts=job.max_attempts,
-        run_at=job.run_at,
-        traceparent=job.traceparent,
-    )
 
 
 def _unregistered(record: JobRecord) -> JobRecord:

@@ -63,6 +63,22 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guarantee: Guarantee = Guarantee.ONCE
 
 
+def record_of(job: Job) -> JobRecord:
+    """What the log says of a job that was just accepted, from its row."""
+    return JobRecord(
+        job_id=job.job_id,
+        tenant=job.tenant,
+        queue=job.queue,
+        name=job.name,
+        payload=job.payload or "",
+        payload_sha256=job.payload_sha256,
+        created_at=job.created_at,
+        max_attempts=job.max_attempts,
+        run_at=job.run_at,
+        traceparent=job.traceparent,
+    )
+
+
 class _Record(msgspec.Struct):
     v: int
     jobs: list[JobRecord]

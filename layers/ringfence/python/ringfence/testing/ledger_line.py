@@ -12,21 +12,7 @@ from ringfence.ids import shard_of
 from ringfence.job import LINE_MARK, Job, Millis, State
 from ringfence.ports import DUE_SHARDS, Group, Ledger
 from ringfence.testing.given import Given
-from ringfence.wire import JobRecord
-
-
-def record_of(job: Job) -> JobRecord:
-    """What the log says of a job that was just accepted."""
-    return JobRecord(
-        job_id=job.job_id,
-        tenant=job.tenant,
-        queue=job.queue,
-        name=job.name,
-        payload=job.payload or "",
-        payload_sha256=job.payload_sha256,
-        created_at=job.created_at,
-        max_attempts=job.max_attempts,
-    )
+from ringfence.wire import record_of
 
 
 def parking(given: Given, job: Job, place: Millis) -> Change:

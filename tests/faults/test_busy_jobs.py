@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
 import time
 
 from ringfence import App, Context
@@ -41,6 +43,39 @@ def test_c22_a_busy_loop_and_a_blocked_event_loop_keep_their_leases() -> None:
         row = here.job(job_id)
         assert (row.state, row.token) == (State.SUCCEEDED, 1)
     assert here.telemetry.named("late_write_refused") == []
+
+
+HELD_SECONDS = 0.8
+
+
+def test_c22_a_call_that_keeps_the_interpreter_costs_the_lease_and_its_late_result_is_refused() -> None:
+    """As a catastrophic regular expression would: no thread gets a turn, the heartbeat's neither."""
+    taken_over = threading.Event()
+    app = App()
+
+    @app.job("hold")
+    def hold(ctx: Context) -> None:
+        ctx.effects.update("Counts", {"job": ctx.job_id}, add={"runs": 1})
+        if ctx.token == 1:
+            ctypes.PyDLL(None).usleep(int(HELD_SECONDS * 1_000_000))
+            taken_over.wait(10)
+        else:
+            taken_over.set()
+
+    here = MemorySystem(app, tables={"Counts": ["job"]}, clock=SystemClock(), lease_seconds=HELD_SECONDS / 2)
+    job_id = here.submit("hold").job_id
+    here.run_relay()
+    queue = here.queues["default"]
+    first = threading.Thread(target=here.run_worker, args=(here.worker("a", heartbeats=True),))
+    first.start()
+    here.telemetry.wait_for("job_claimed")
+    (lease,) = queue.lease(1, 30, wait_seconds=10)
+    queue.acknowledge(here.worker("b").handle(queue, [lease]))
+    first.join(10)
+    row = here.job(job_id)
+    assert (row.state, row.token) == (State.SUCCEEDED, 2)
+    assert here.ledger.read_item("Counts", {"job": job_id}) == {"job": job_id, "runs": 1}
+    assert here.telemetry.named("late_write_refused")
 
 
 def test_c22_fifty_short_jobs_in_one_batch_all_end_with_their_first_token() -> None:

@@ -16,7 +16,8 @@ from ringfence.testing.system import MemorySystem
 from ringfence.wire import Ticket
 
 LEASE_SECONDS = 10.0
-JOBS = 20
+JOBS = 63
+"""Of each of eight lives: five hundred in all."""
 TURNS = 300
 
 

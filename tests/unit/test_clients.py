@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -52,8 +54,7 @@ def test_a_client_is_built_once() -> None:
     assert clients.client("sqs") is not clients.client("sqs", long_poll=True)
 
 
-@pytest.mark.parametrize("_round", range(4))
-def test_fifty_threads_at_a_cold_start_share_one_client_of_each_service(monkeypatch: pytest.MonkeyPatch, _round: int) -> None:
+def test_fifty_threads_at_a_cold_start_share_one_client_of_each_service(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
     really = boto3.session.Session.client
 
@@ -66,6 +67,34 @@ def test_fifty_threads_at_a_cold_start_share_one_client_of_each_service(monkeypa
     assert len(everybodys) == 50
     assert len(set(everybodys)) == 1
     assert sorted(built) == sorted(SERVICES)
+
+
+def test_two_hundred_cold_starts_of_fifty_threads_build_no_client_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With clients that cost nothing to build, and let everybody else come between."""
+    built: list[str] = []
+    everybody = threading.Barrier(50)
+
+    class Session:
+        def __init__(self, **_more: Any) -> None: ...
+
+        def client(self, service: str, **_more: Any) -> object:
+            built.append(service)
+            time.sleep(0)
+            return object()
+
+    def start_cold_again_and_again() -> list[tuple[int, ...]]:
+        got = []
+        for _ in range(200):
+            if everybody.wait() == 0:
+                clients.forget()
+            everybody.wait()
+            got.append(tuple(id(clients.client(service)) for service in SERVICES))
+        return got
+
+    monkeypatch.setattr(boto3.session, "Session", Session)
+    rounds = zip(*in_threads(50, start_cold_again_and_again), strict=True)
+    assert [len(set(everybodys)) for everybodys in rounds] == [1] * 200
+    assert Counter(built) == dict.fromkeys(SERVICES, 200)
 
 
 def test_a_forked_child_builds_its_own_even_if_a_thread_of_its_parent_was_building() -> None:

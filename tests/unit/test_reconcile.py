@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -132,6 +133,58 @@ def test_a_registered_job_that_was_never_appended_may_run() -> None:
     here.timers.run()
     work(here)
     assert here.job(never_appended.job_id).state is State.SUCCEEDED
+
+
+def test_c15_a_ticket_that_a_late_owner_has_deleted_is_pushed_again() -> None:
+    """As SQS may do for a stale receipt, under the newer owner, who then dies: the job is in the ledger."""
+
+    def during(ctx: Context) -> None:
+        if ctx.token < 3:
+            raise Crash
+
+    here = MemorySystem(app(during))
+    here.timers.run()
+    (job_id,) = submitted(here)
+    queue = here.memory_queues["default"]
+    for _ in ("the first owner sleeps on", "the newer one dies"):
+        here.clock.sleep(31)
+        leases = queue.lease(1, 30)
+        with pytest.raises(Crash):
+            here.worker().handle(queue, leases)
+    queue.acknowledge(leases)
+    assert tickets(here) == {}
+    here.clock.sleep(2 * DAY)
+    assert here.timers.run()["renewed"] == 1
+    work(here)
+    assert (here.job(job_id).state, here.job(job_id).token) == (State.SUCCEEDED, 3)
+
+
+@pytest.mark.parametrize("dies_at", [None, "unmarked", "due", "write"])
+def test_c21_leases_of_a_killed_worker_end_by_themselves_whatever_has_become_of_the_timers(dies_at: str | None) -> None:
+    """There is no reaper, and no lock that somebody could die with."""
+    alive: list[bool] = []
+
+    def during(_ctx: Context) -> None:
+        if not alive:
+            raise Crash
+
+    script = [] if dies_at is None else [crash(dies_at, when="before", call=None, where=lambda *_, **__: timers_run)]
+    timers_run = False
+    here = MemorySystem(app(during), wrap=lambda name, port: Faulty(port, script) if name == "ledger" else port)
+    job_ids = submitted(here, 5)
+    here.submit("noop", delay_seconds=3_600)
+    with pytest.raises(Crash):
+        here.run_worker()
+    alive.append(True)
+    timers_run = True
+    with suppress(Crash):
+        here.timers.run()
+    timers_run = False
+    assert here.run_worker() == 0
+    here.clock.sleep(31)
+    work(here)
+    assert states(here, job_ids) == {State.SUCCEEDED}
+    assert sorted(here.job(job_id).token for job_id in job_ids) == [1, 1, 1, 1, 2]
 
 
 def test_a_round_comes_once_a_day_and_leaves_alone_what_has_no_need_of_it() -> None:

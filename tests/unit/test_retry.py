@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from ringfence.memory.clock import ManualClock
 from ringfence.retry import Backoff, Pauses
 
@@ -21,6 +23,19 @@ def test_c12_the_delay_is_capped_and_finite_for_every_attempt() -> None:
     backoff = Backoff(base_seconds=1.0, cap_seconds=900.0)
     assert [backoff.ceiling(attempt) for attempt in (0, 1, 2, 3, 10, 11, 40, 10_000)] == [1, 1, 2, 4, 512, 900, 900, 900]
     assert all(0.0 <= backoff.delay(attempt, random_source) <= 900.0 for attempt in range(1, 200))
+
+
+@pytest.mark.parametrize("attempt", [1, 4, 20, 60])
+@pytest.mark.parametrize("asked_seconds", [0.0, 60.0])
+def test_c44_after_any_attempt_a_thousand_come_back_spread_and_not_before_they_were_asked_to(
+    attempt: int, asked_seconds: float
+) -> None:
+    random_source = random.Random(7)
+    backoff = Backoff(base_seconds=40.0, cap_seconds=300.0)
+    delays = [backoff.delay(attempt, random_source, at_least_seconds=asked_seconds) for _ in range(1_000)]
+    assert min(delays) >= asked_seconds
+    assert max(delays) <= asked_seconds + 300.0
+    assert max(Counter(int(delay) for delay in delays).values()) <= 50
 
 
 def test_c44_an_asked_minimum_is_honoured_and_still_spread() -> None:

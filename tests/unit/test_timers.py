@@ -10,6 +10,7 @@ from ringfence import App, Context
 from ringfence.errors import Unavailable
 from ringfence.ids import shard_of
 from ringfence.job import State
+from ringfence.memory.clock import ManualClock
 from ringfence.memory.queue import MemoryQueue
 from ringfence.ports import DUE_SHARDS
 from ringfence.testing.faults import Faulty, unavailable
@@ -48,6 +49,33 @@ def test_a_ticket_is_pushed_by_the_run_before_its_time_and_is_visible_at_it() ->
     here.clock.sleep(1)
     assert here.run_worker() == 1
     assert here.job(job_id).state is State.SUCCEEDED
+
+
+MINUTE_SECONDS = 60
+
+
+@pytest.mark.parametrize("delay_seconds", [-7_200, 0, 899, 900, 901, 3_600, 46_800])
+def test_c12_a_job_for_any_time_starts_once_and_within_the_minute_and_meanwhile_holds_nothing(delay_seconds: int) -> None:
+    """With timers that run once a minute, and a worker that looks each second for as long as it matters."""
+    started: list[int] = []
+    clock, made = ManualClock(), App()
+    made.job("noop")(lambda ctx: started.append(clock.now()))
+    here = MemorySystem(made, clock=clock, wrap=lambda name, port: Faulty(port, []) if name == "queue:default" else port)
+    asked = here.queues["default"]
+    due = clock.now() + delay_seconds * 1_000
+    here.submit("noop", run_at=due)
+    here.run_relay()
+    for second in range(max(0, delay_seconds) + 3 * MINUTE_SECONDS):
+        if second % MINUTE_SECONDS == 0:
+            here.timers.run()
+            assert started or here.memory_queues["default"].depth().leased == 0
+        if second > delay_seconds - MINUTE_SECONDS:
+            here.run_worker()
+        here.clock.sleep(1)
+    assert len(started) == 1
+    assert due <= started[0] <= max(due, due - delay_seconds * 1_000) + 1_000
+    delays = [call.args[1] for call in asked.calls_of("push")]
+    assert all(0 <= each <= 900 for delay in delays for each in ([delay] if isinstance(delay, int | float) else delay))
 
 
 def test_a_push_that_fails_leaves_the_mark_for_the_next_run() -> None:

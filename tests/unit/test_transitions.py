@@ -234,7 +234,7 @@ def test_clearing_the_mark_of_a_running_job_does_not_move_it() -> None:
     assert apply(transitions.clear_mark(seen, write_id="w"), seen).state is State.RUNNING
 
 
-def test_history_and_error_are_bounded_whatever_a_job_does() -> None:
+def test_c34_history_and_error_are_bounded_whatever_a_job_does() -> None:
     seen = running()
     for token in range(10):
         seen = apply(transitions.retry_soon(seen, "x" * 10_000, write_id="w", now=NOW, run_at=NOW), seen)

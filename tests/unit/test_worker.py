@@ -136,7 +136,17 @@ def test_c40_a_name_that_is_not_registered_is_never_looked_up_and_ends_dead() ->
     assert "imported" in error
 
 
-@pytest.mark.parametrize("result", [b"\xff" * 40_000, object(), "x" * 40_000], ids=["bytes", "object", "large"])
+UNKEPT: dict[str, object] = {
+    "bytes": b"\xff" * 40_000,
+    "object": object(),
+    "399 KB": "x" * 399_000,
+    "401 KB": "x" * 401_000,
+    "5 MB": "x" * 5_000_000,
+    "characters of four bytes": "\U0001f600" * 9_000,
+}
+
+
+@pytest.mark.parametrize("result", UNKEPT.values(), ids=UNKEPT)
 def test_c34_a_result_that_cannot_be_kept_ends_the_job_once_without_its_effects(result: object) -> None:
     def code(ctx: Context) -> object:
         ctx.effects.put("Counts", {"id": "1"})
@@ -147,6 +157,23 @@ def test_c34_a_result_that_cannot_be_kept_ends_the_job_once_without_its_effects(
     assert (job.state, job.attempts) == (State.DEAD, 1)
     assert (job.error or "").startswith("result-")
     assert here.ledger.read_item("Counts", {"id": "1"}) is None
+
+
+def test_c34_a_job_that_fails_two_hundred_times_at_length_keeps_a_small_row() -> None:
+    def code(ctx: Context) -> None:
+        raise ValueError("x" * 10_000)
+
+    here = system(code, backoff=Backoff(base_seconds=0.0))
+    job = run(here, max_attempts=100)
+    for _ in range(2):
+        while here.run_worker():
+            here.clock.sleep(1)
+        job = here.job(job.job_id)
+        assert (job.state, job.attempts) == (State.DEAD, 100)
+        assert len(repr(job)) < 4_000
+        here.gateway.redrive("default", job.job_id)
+        here.timers.run()
+    assert job.token == 200
 
 
 def test_c34_a_set_is_a_list_in_json() -> None:
@@ -294,7 +321,8 @@ FOREIGN = [
     "{}",
     '{"v":1,"ticket_id":7}',
     '{"v":999,"ticket_id":"t","job_id":"j","tenant":"t"}',
-    "1" * 200_000,
+    "1" * 1_000_000,
+    '{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"object":{"key":"k"}}}]}',
 ]
 
 

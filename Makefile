@@ -57,11 +57,18 @@ simulate: $(READY) ## Lives of the real core under a virtual clock: make simulat
 	PYTHONPATH=layers/ringfence/python $(BIN)/python -m tests.simulator --seeds $(SEEDS) --from $(FROM)
 
 lint: $(READY) ## Style, types, architecture and the template
+	@$(MAKE) --no-print-directory --jobs 2 lint-template lint-types lint-style
+
+lint-style: $(READY)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
+
+lint-types: $(READY)
+	$(BIN)/mypy
+
+lint-template: $(READY)
 	$(BIN)/cfn-lint template.yaml
 
 audit: $(READY) ## Known vulnerabilities in what is locked; asks pypi.org, so it is no part of make test
@@ -77,4 +84,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-all faults campaign model bench simulate lint audit fix clean
+.PHONY: help env demo test test-all faults campaign model bench simulate lint lint-style lint-types lint-template audit fix clean

@@ -183,6 +183,14 @@ def test_the_queues_are_listed_a_line_each(shell: Shell) -> None:
     assert shell("priority").stdout == "priority\t0\t0\t0\tnone\t1\tnone\topen\n"
 
 
+def test_c48_a_queue_that_hands_nothing_out_is_not_shown_as_an_empty_one(shell: Shell) -> None:
+    queue = shell.api.system.memory_queues["default"]
+    for _ in range(150):
+        queue.put("hello")
+    assert len(queue.lease(100, 600)) == 100
+    assert shell("default").stdout == "default\t50\t100\t0\tnone\t1\tnone\topen\n"
+
+
 def test_options_set_a_pace_and_none_takes_it_away(shell: Shell) -> None:
     result = shell("default", "--rate", "10/s", "--burst", "20", "--high-water", "5000", "--pause")
     assert result.exit_code == 0

@@ -263,6 +263,13 @@ class TestLease:
         client = ScriptedSqs({"Messages": [message(number) for number in range(10)]}, throttled())
         assert len(queue_of(client).lease(20, 30)) == 10
 
+    def test_c48_too_many_in_flight_is_told_and_no_empty_queue(self, queue_of: Any) -> None:
+        """What SQS says to a short poll; to a long one it says nothing, and the alarm on what is in flight does."""
+        error = {"Code": "AWS.SimpleQueueService.OverLimit", "Message": "Too many messages in flight"}
+        over_limit = ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": 403}}, "ReceiveMessage")
+        with pytest.raises(Unavailable, match="OverLimit"):
+            queue_of(ScriptedSqs(over_limit)).lease(1, 30)
+
     @pytest.mark.parametrize("failure", [throttled(), throttled(500), EndpointConnectionError(endpoint_url=URL)])
     def test_a_service_out_of_reach_is_unavailable(self, queue_of: Any, failure: Exception) -> None:
         with pytest.raises(Unavailable) as raised:

@@ -13,7 +13,9 @@ import pytest
 from ringfence import App, Context
 from ringfence.cli.worker import shares
 from ringfence.clock import SystemClock
+from ringfence.errors import Unavailable
 from ringfence.job import State
+from ringfence.ports import Lease
 from ringfence.process.feed import QueueFeed, Stop
 from ringfence.retry import Backoff
 from ringfence.testing.faults import Faulty, unavailable
@@ -152,6 +154,51 @@ def test_a_job_that_does_not_end_in_its_grace_is_handed_over() -> None:
     go_on.set()
     here.system.run_worker()
     assert here.system.job(job_id).result == '"token 2"'
+
+
+class Ceiling:
+    """A queue that keeps a hundred messages in flight, most of them elsewhere. Beyond that it says so, as SQS does to a short
+    poll, or looks empty, as it does to a long one."""
+
+    def __init__(self, queue: Any, *, says_so: bool) -> None:
+        self._queue, self._says_so = queue, says_so
+        self.elsewhere = 100
+        self.refused = self.most_fetched = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
+        room = 100 - self.elsewhere - self._queue.depth().leased
+        if room <= 0:
+            self.refused += 1
+            if self._says_so:
+                raise Unavailable("OverLimit", retry_after_seconds=1.0)
+            return []
+        leases: list[Lease] = self._queue.lease(min(room, max_tickets), lease_seconds, wait_seconds)
+        self.most_fetched = max(self.most_fetched, len(leases))
+        return leases
+
+
+@pytest.mark.parametrize("says_so", [True, False], ids=["says so", "looks empty"])
+def test_c48_at_the_ceiling_of_what_is_in_flight_work_waits_and_goes_on_as_others_acknowledge(says_so: bool) -> None:
+    ceilings: list[Ceiling] = []
+
+    def wrap(name: str, port: Any) -> Any:
+        if name != "queue:default":
+            return port
+        ceilings.append(Ceiling(port, says_so=says_so))
+        return ceilings[-1]
+
+    here = Served(lambda ctx: None, wrap=wrap, before=50)
+    (queue,) = ceilings
+    eventually(lambda: queue.refused > 1)
+    assert (queue.depth().ready, here.done) == (50, 0), "the backlog is seen"
+    queue.elsewhere = 90
+    here.wait_done(50)
+    here.end()
+    assert queue.most_fetched <= 10
+    assert bool(here.system.telemetry.named("queue_unreachable")) == says_so
 
 
 def test_a_queue_out_of_reach_is_tried_again() -> None:

@@ -19,7 +19,7 @@ from .conftest import Stack
 ALARMS = {
     "RelayIsBehind", "BatchesAreGivenUp", "LastResortIsUsed", "JobsAreDead",
     "QuarantineIsUsed", "LateWritesAreRefused", "GatewayAnswers5xx", "FunctionsFail", "FunctionsAreThrottled",
-    "LedgerThrottles", "PushesFail", "QueueMemoryIsLost",
+    "LedgerThrottles", "PushesFail", "QueueMemoryIsLost", "TicketsInFlightNearLimit",
 }  # fmt: skip
 FUNCTIONS = {"GatewayFunction", "RelayFunction", "WorkerFunction", "TimersFunction"}
 
@@ -138,13 +138,24 @@ def test_the_ledger_and_each_of_its_indexes_are_watched_for_throttles(stack: Sta
     assert {name for _, name, _ in watched} == {"ReadThrottleEvents", "WriteThrottleEvents"}
 
 
+def test_c48_a_queue_near_the_most_that_sqs_keeps_in_flight_is_told_apart_from_an_empty_one(stack: Stack) -> None:
+    alarm = alarms(stack)["TicketsInFlightNearLimit"]
+    watched = list(metrics(alarm))
+
+    assert {(namespace, name) for namespace, name, _ in watched} == {("AWS/SQS", "ApproximateNumberOfMessagesNotVisible")}
+    assert sorted(logical_id(dimensions["QueueName"]) for *_, dimensions in watched) == sorted(stack.queues.values())
+    assert 60_000 < alarm["Threshold"] < 120_000
+    (most,) = (metric["Expression"] for metric in alarm["Metrics"] if metric["ReturnData"])
+    assert most == "MAX(METRICS())", "the limit is each queue's own"
+
+
 def test_every_metric_of_an_alarm_with_several_counts_towards_it(stack: Stack) -> None:
     several = [alarm["Metrics"] for alarm in alarms(stack).values() if "Metrics" in alarm]
 
-    assert len(several) == 4
+    assert len(several) == 5
     for each in several:
-        assert [metric["Id"] for metric in each if metric["ReturnData"]] == ["total"]
-        assert next(metric["Expression"] for metric in each if metric["Id"] == "total") == "SUM(METRICS())"
+        (combined,) = (metric for metric in each if metric["ReturnData"])
+        assert (combined["Id"], combined["Expression"]) in {("total", "SUM(METRICS())"), ("most", "MAX(METRICS())")}
 
 
 def test_the_dashboard_is_json_that_cloudwatch_can_draw(stack: Stack) -> None:

@@ -69,6 +69,14 @@ def is_watched(stack: Stack, _name: str, queue: str) -> bool:
     )
 
 
+def is_counted_in_flight(stack: Stack, _name: str, queue: str) -> bool:
+    metrics = stack.properties("TicketsInFlightNearLimit")["Metrics"]
+    watched = [
+        dimension for each in metrics for dimension in each.get("MetricStat", {}).get("Metric", {}).get("Dimensions", ())
+    ]
+    return queue in [logical_id(dimension["Value"]) for dimension in watched]
+
+
 PLACES: Mapping[str, Place] = {
     "the queue itself, with the last resort behind it": is_there,
     "a parameter <Queue>MaximumConcurrency": lambda stack, _name, queue: f"{queue}MaximumConcurrency" in stack.parameters,
@@ -81,6 +89,7 @@ PLACES: Mapping[str, Place] = {
         "WorkerRole", "ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl"
     ),
     "an alarm <Queue>IsOld": is_watched,
+    "TicketsInFlightNearLimit": is_counted_in_flight,
     "the dashboard's ages": is_drawn("How far each hop is behind"),
     "the dashboard's tickets waiting": is_drawn("Tickets waiting"),
 }

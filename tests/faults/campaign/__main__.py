@@ -17,7 +17,7 @@ from ringfence.errors import RingfenceError
 from ringfence.local.demo.screen import Screen
 
 from .acts import ACTS
-from .bed import ENGINES, Bed, Engines, started
+from .bed import ENGINES, Bed, Engines, TooLate, started
 from .campaign import Campaign
 from .inside.planted import PLANTS
 from .plan import Plan
@@ -49,57 +49,67 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
 
     Progress goes to standard error; the last line of the output is one JSON object.
     """
-    screen = Screen()
+    told = _Told()
     signal.signal(signal.SIGTERM, _interrupt)
     logging.getLogger("ringfence").addHandler(logging.NullHandler())
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    screen.say(f"seed {chosen}: make faults MINUTES={minutes:g} QUEUES={queues} SEED={chosen}")
+    told.say(f"seed {chosen}: make faults MINUTES={minutes:g} QUEUES={queues} SEED={chosen}")
     acts = [act for act in ACTS if act.name in names] or None
     try:
         plan = Plan(chosen, minutes * 60, rate, only=acts)
-        with started(cast("Engines", queues), screen.say, planted=plant) as bed:
-            summary, reckoned = _run(bed, plan, screen)
+        with started(cast("Engines", queues), told.say, planted=plant) as bed:
+            summary, reckoned = _run(bed, plan, told)
     except KeyboardInterrupt:
-        screen.say("interrupted; everything is stopped")
+        told.say("interrupted; everything is stopped")
         sys.exit(INTERRUPTED)
-    except RingfenceError as fault:  # above all `Unsound`
-        screen.say(str(fault))
-        sys.exit(UNSOUND)
-    _tell(summary, reckoned, screen)
+    except RingfenceError as fault:
+        told.say(str(fault))
+        sys.exit(WRONG if isinstance(fault, TooLate) else UNSOUND)
+    _tell(summary, reckoned, told)
     full = minutes >= FULL_MINUTES and not acts
     sys.exit(WRONG if reckoned.wrong or (full and summary.never_happened) else 0)
 
 
-def _run(bed: Bed, plan: Plan, screen: Screen) -> tuple[Summary, Reckoned]:
-    screen.say(f"ready; logs are in {bed.dev.logs}")
-    return Campaign(bed, plan, screen.say, _Progress(screen)).run()
+def _run(bed: Bed, plan: Plan, told: _Told) -> tuple[Summary, Reckoned]:
+    told.say(f"ready; logs are in {bed.dev.logs}")
+    return Campaign(bed, plan, told.say, told.progress).run()
 
 
-def _tell(summary: Summary, reckoned: Reckoned, screen: Screen) -> None:
+def _tell(summary: Summary, reckoned: Reckoned, told: _Told) -> None:
     for line in reckoned.wrong[:WRONG_SHOWN]:
-        screen.say(f"WRONG: {line}")
+        told.say(f"WRONG: {line}")
     if more := reckoned.wrong[WRONG_SHOWN:]:
-        screen.say(f"… and {len(more)} more")
+        told.say(f"… and {len(more)} more")
     for name in summary.never_happened:
-        screen.say(f"never happened: {name}")
+        told.say(f"never happened: {name}")
     load = f"{summary.accepted_per_second} jobs a second accepted, {summary.ended_per_second} ended"
-    screen.say(f"{load}; {summary.faults} faults, and {len(reckoned.wrong) or 'nothing'} went wrong")
+    told.say(f"{load}; {summary.faults} faults, and {len(reckoned.wrong) or 'nothing'} went wrong")
     click.echo(msgspec.json.encode(summary).decode())
 
 
-class _Progress:
-    """A line that changes on a terminal, one now and then elsewhere."""
+class _Told:
+    """What a person sees: lines with the time; below them one that changes, on a terminal, or now and then one more."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen, self._next = screen, 0.0
+    def __init__(self) -> None:
+        self._screen, self._next = Screen(), 0.0
 
-    def __call__(self, told: str) -> None:
+    def say(self, text: str) -> None:
+        self._clear()
+        self._screen.say(text)
+
+    def progress(self, told: str) -> None:
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[2K{told}\r")
+            self._clear()
+            sys.stderr.write(f"{self._screen.seconds:6.1f} s  {told}")
             sys.stderr.flush()
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + LINE_SECONDS
             self._screen.say(told)
+
+    def _clear(self) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

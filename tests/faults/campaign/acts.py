@@ -33,6 +33,10 @@ STEP_SECONDS = 20.0
 """Until a replica has everything, or a process is there again, at most."""
 
 
+class NotNow(RingfenceError):
+    """An act is not possible at this moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What acts are given."""
@@ -89,7 +93,7 @@ def freeze_owner(stage: Stage) -> Done:
     """SIGSTOP to a worker that holds jobs, for so long that others take them over."""
     owners = sorted(set(stage.watch.running().values()) & set(_worker_pids(stage.bed)))
     if not owners:
-        return "no worker holds a job", None
+        raise NotNow("no worker holds a job")
     pid = stage.rng.choice(owners)
     seconds = stage.rng.uniform(2.5, 3.5) * stage.bed.lease_seconds
     _signal(pid, signal.SIGSTOP)
@@ -100,7 +104,7 @@ def kill_owner(stage: Stage) -> Done:
     """SIGKILL to a worker that holds jobs."""
     owners = sorted(set(stage.watch.running().values()) & set(_worker_pids(stage.bed)))
     if not owners:
-        return "no worker holds a job", None
+        raise NotNow("no worker holds a job")
     pid = stage.rng.choice(owners)
     _signal(pid, signal.SIGKILL)
     return f"worker {pid} killed with its jobs", None
@@ -112,12 +116,14 @@ def rolling_restart(stage: Stage) -> Done:
     version = 2 if bed.orders.current.writes_version == 1 else 1
     _order(bed, writes_version=version)
     for function in bed.functions:
-        for pid in bed.pids(function):
+        there = list(bed.pids(function))
+        for pid in there:
             _signal(pid, signal.SIGCONT)
             # A process of a function has no end of its own; those of a `ringfence worker` hand over.
             _signal(pid, signal.SIGTERM if function == WORKERS else signal.SIGKILL)
             with suppress(RingfenceError):
-                bed.wait_for(f"{function} {pid} has ended", partial(_is_gone, bed, function, pid), STEP_SECONDS)
+                what = f"another process stands in for {function} {pid}"
+                bed.wait_for(what, partial(_is_replaced, bed, function, pid, len(there)), STEP_SECONDS)
     return f"every process restarted; they write version {version}", None
 
 
@@ -311,7 +317,7 @@ def last_resort(stage: Stage) -> Done:
     """SQS gives up on messages of jobs that have not ended."""
     bed = stage.bed
     if bed.settings.last_resort_queue is None:
-        return "there is no queue of last resort", None
+        raise NotNow("there is no queue of last resort")
     jobs = bed.ledger.peek(list(stage.watch.running())[:5])
     for job in jobs:
         body = msgspec.json.encode({"v": 1, "ticket_id": job.ticket_id, "job_id": job.job_id, "tenant": job.tenant}).decode()
@@ -324,10 +330,8 @@ def narrow_pace(stage: Stage) -> Done:
     queue = stage.rng.choice([DEFAULT, PRIORITY])
     seconds = stage.rng.uniform(4.0, 8.0)
     change: dict[str, Any] = stage.rng.choice([{"rate_per_second": 2.0, "burst": 2}, {"paused": True}, {"high_water_mark": 5}])
-    try:
+    with suppress(RingfenceError):  # it may have been done all the same
         stage.bed.client.set_queue(queue, **change)
-    except RingfenceError as fault:
-        return f"the pace of {queue} could not be changed: {fault}", None
     return f"{queue} narrowed for {seconds:.1f} s: {change}", Lasting(seconds, lambda: widen(stage.bed, queue))
 
 
@@ -456,11 +460,14 @@ def acts_for(bed: Bed) -> Sequence[Act]:
 
 def _any_process(stage: Stage, among: Sequence[str] | None = None) -> tuple[str, int]:
     alive = [(function, pid) for function in among or stage.bed.functions for pid in stage.bed.pids(function)]
+    if not alive:
+        raise NotNow("every process is being started")
     return stage.rng.choice(alive)
 
 
-def _is_gone(bed: Bed, function: str, pid: int) -> bool:
-    return pid not in bed.pids(function)
+def _is_replaced(bed: Bed, function: str, pid: int, strength: int) -> bool:
+    alive = bed.pids(function)
+    return pid not in alive and len(alive) >= strength
 
 
 def _worker_pids(bed: Bed) -> Sequence[int]:

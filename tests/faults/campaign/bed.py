@@ -65,6 +65,9 @@ LIBRARY = Path(ringfence.__file__).parents[1]
 
 LOOK_SECONDS = 0.05
 
+HEALED_SECONDS = 90.0
+"""How long a system that nothing hurts any more may take until it answers its operator."""
+
 Found = TypeVar("Found")
 
 
@@ -252,8 +255,9 @@ class Bed:
         if self.redis is not None:
             self.doors.redis.lead_to(self.redis.port, cut=False)
             self.redis.ask("CONFIG", "SET", "maxmemory", 0)
-        for queue in (DEFAULT, PRIORITY):
-            self.client.set_queue(queue, rate_per_second=None, burst=1, paused=False, high_water_mark=None)
+        with Client(self.dev.api_url, retry_seconds=HEALED_SECONDS) as patient:
+            for queue in (DEFAULT, PRIORITY):
+                patient.set_queue(queue, rate_per_second=None, burst=1, paused=False, high_water_mark=None)
 
     def empty(self) -> bool:
         """Whether every ticket has been acknowledged."""

@@ -36,7 +36,7 @@ class TogetherWithTheirSystem(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")
-        if system := re.search(r"\[(given|ministack|moto)\b", test):
+        if system := re.search(r"\[(redis beside )?(given|ministack|moto)\b", test):
             return module.rpartition("/")[0] + system[0]
         return module if self._by_module else nodeid
 

@@ -122,8 +122,8 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield App(dev, folder / "trace.jsonl", replaced)
 
 
-@pytest.fixture(scope="package")
-def redis_dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+@pytest.fixture(scope="package", params=[USUAL], ids=lambda kind: f"redis beside {kind}")
+def redis_dev(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     """The whole system, of the template, with its queues on Redis: what takes from them, tests bring along.
 
     Processes that they kill may leave tickets in ``default``; nobody takes from ``priority`` but the test that pushed there.
@@ -132,7 +132,7 @@ def redis_dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     # Nothing comes to the worker's function while the queues are on Redis, but the template has it.
     with Dev(
         ROOT / "template.yaml",
-        emulator=startable(USUAL),
+        emulator=startable(request.param),
         queues="redis",
         processes={"WorkerFunction": 1},
         run_folder=run_folder,

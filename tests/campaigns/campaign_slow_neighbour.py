@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,7 @@ ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("campaign_app")
 LIBRARY = ROOT / "layers" / "ringfence" / "python"
 
-ROUNDS = 2
+ROUNDS = 3
 CROWD = 10_000
 FREE_PER_SECOND = 10
 SECONDS = 30
@@ -115,6 +116,7 @@ def system(folder: Path) -> Iterator[Here]:
             for _ in range(10):
                 here.client.wait(here.client.submit("noop", {}, queue="priority").job_id, timeout_seconds=30)
             yield here
+            here.client.close()
         finally:
             assert worker.end() == 0
 
@@ -125,18 +127,20 @@ def p(share: float, values: list[float]) -> float:
 
 @pytest.mark.timeout(3_600)
 def test_the_free_queues_p99_stays_within_twice_its_value_alone(tmp_path: Path, tell: Callable[[str], None]) -> None:
-    """Rounds alternate, so that what else the machine does falls upon both."""
-    measured: dict[str, list[float]] = {"alone": [], "beside": []}
+    """In rounds, each with both, and by the median of their ratios: what else the machine does must not decide."""
+    rounds = []
     for number in range(ROUNDS):
-        for name, all_rounds in measured.items():
-            folder = tmp_path / f"{name}-{number}"
-            folder.mkdir()
-            with system(folder) as here:
-                latencies = here.latencies_ms(here.crowd if name == "beside" else [])
-                waiting = here.waiting()
-                assert waiting > CROWD - 200 - 2 * SECONDS if name == "beside" else waiting == 0
-            all_rounds += latencies
-            tell(f"round {number + 1}, {name}: p50 {p(0.5, latencies):.0f} ms, p99 {p(0.99, latencies):.0f} ms; {waiting} wait")
-    alone, beside = (p(0.99, measured[name]) for name in ("alone", "beside"))
-    tell(json.dumps({"p99_alone_ms": alone, "p99_beside_ms": beside, "ratio": round(beside / alone, 2)}))
-    assert beside < 2 * alone
+        folder = tmp_path / f"round-{number}"
+        folder.mkdir()
+        with system(folder) as here:
+            alone = here.latencies_ms([])
+            assert here.waiting() == 0
+            beside = here.latencies_ms(here.crowd)
+            waiting = here.waiting()
+        assert waiting > CROWD - 200 - 2 * SECONDS
+        for name, latencies in (("alone", alone), ("beside", beside)):
+            tell(f"round {number + 1}, {name}: p50 {p(0.5, latencies):.0f} ms, p99 {p(0.99, latencies):.0f} ms")
+        rounds.append((p(0.99, alone), p(0.99, beside)))
+    ratio = statistics.median(beside / alone for alone, beside in rounds)
+    tell(json.dumps({"p99_alone_and_beside_ms": rounds, "ratio": round(ratio, 2)}))
+    assert ratio < 2

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Prints a figure, whatever pytest captures."""
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    assert reporter is not None
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Prints a figure at once, whatever pytest captures."""
 
     def write(line: str) -> None:
-        reporter.ensure_newline()
-        reporter.write_line(line)
+        with capsys.disabled():
+            sys.stdout.write(f"\n{line}")
+            sys.stdout.flush()
 
     return write

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from ringfence.acceptance import Submission
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.ports import Depth
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import ticket
 from ringfence.testing.redis_server import RedisServer
+from ringfence.testing.redis_system import RedisSystem
 
 
 @pytest.fixture
@@ -98,6 +100,27 @@ def test_tickets_that_are_taken_in_part_are_told_apart(server: RedisServer, tele
     assert untaken
     assert untaken == pushed[-len(untaken) :]
     assert queue.depth().ready == len(pushed) - len(untaken)
+
+
+def test_a_relay_waits_while_there_is_no_room_and_every_accepted_job_ends(server: RedisServer) -> None:
+    """Its checkpoint stays where the tickets ended; workers go on, and make the room that it goes on with."""
+    here = RedisSystem(server.queue("default"))
+    limit_memory(server, used(server) + 200_000)
+    for _ in range(6):
+        here.gateway.submit("default", [Submission(name="count", payload="{}")] * 500)
+    held: list[int] = []
+    while (unsent := here.run_relay()) is not None:
+        held.append(int(unsent))
+        assert len(held) < 200
+        for _ in range(5):
+            here.run_worker(most=100)
+    assert len(held) > 1
+    assert held == sorted(held), "it goes on from where it stopped"
+    here.work()
+
+    assert len(here.memory_ledger.all_jobs()) == 3_000
+    assert here.not_ended_once() == {}
+    assert here.queues["default"].depth() == Depth(ready=0, leased=0, delayed=0)
 
 
 def test_a_queue_that_nobody_has_used_can_be_looked_at(server: RedisServer) -> None:

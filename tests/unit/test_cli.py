@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import click
 import pytest
@@ -346,6 +347,71 @@ def test_c42_control_and_direction_characters_are_written_out(shell: Shell, as_j
         assert not set("\x1b\x07\u202e\r") & set(result.stdout)
         if as_json:
             assert lines_of_json(result)[0]["error"] == HOSTILE
+
+
+MARKUP = [
+    "<img src=x onerror=alert(1)>",
+    "javascript:alert(1)",
+    "</script>",
+    "[bold red]x[/]",
+    ":smile:",
+    "[link=http://x]x[/link]",
+]
+
+
+@pytest.mark.parametrize("for_people", [False, True])
+@pytest.mark.parametrize("text", MARKUP)
+def test_c38_markup_is_shown_as_it_is(shell: Shell, text: str, for_people: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whatever language: what a page would run is only text here, and so is what the library would colour."""
+    job_id = shell("submit", "fail", "--payload", json.dumps({"reason": text})).stdout.strip()
+    shell.run_jobs()
+    monkeypatch.setattr(Output, "for_people", for_people)
+    for command in (["status", job_id], ["list"], ["wait", job_id]):
+        assert text in shell(*command, COLUMNS="300").stdout
+
+
+def test_c38_a_large_number_is_shown_to_its_last_digit(shell: Shell) -> None:
+    job_id = shell("submit", "double", "--payload", json.dumps({"n": 2**60})).stdout.strip()
+    shell.run_jobs()
+    for flags in ((), ("--json",)):
+        shown = shell("status", job_id, *flags).stdout
+        assert str(2**60) in shown
+        assert str(2**61) in shown
+
+
+def listed(number: int, **more: Any) -> dict[str, Any]:
+    """A job as a server lists it."""
+    fixed = {"queue": "default", "name": "double", "state": "succeeded", "token": 1, "attempts": 1, "max_attempts": 5}
+    return {"job_id": f"job{number}", "created_at": "2026-11-30T12:00:00.000Z", "payload_sha256": "0" * 64, **fixed, **more}
+
+
+def test_c38_five_megabytes_are_shortened_for_people_and_whole_for_programs() -> None:
+    def answer(_event: Mapping[str, Any]) -> dict[str, Any]:
+        body = json.dumps(listed(1, payload={"text": "x" * 5_000_000}))
+        return {"statusCode": 200, "headers": {"Content-Type": "application/json"}, "body": body}
+
+    with served(answer) as url:
+        readable, exact = (CliRunner().invoke(main, ["status", "job1", "--url", url, *flags]) for flags in ((), ("--json",)))
+    assert (readable.exit_code, exact.exit_code) == (0, 0)
+    assert len(readable.stdout) < 4_000
+    assert "xxx…" in readable.stdout
+    assert len(json.loads(exact.stdout)["payload"]["text"]) == 5_000_000
+
+
+def test_c38_ten_thousand_jobs_are_listed_page_by_page() -> None:
+    asked: list[int] = []
+
+    def answer(event: Mapping[str, Any]) -> dict[str, Any]:
+        query = {name: values[0] for name, values in parse_qs(event["rawQueryString"]).items()}
+        first, size = int(query.get("cursor", 0)), int(query["limit"])
+        asked.append(size)
+        body = json.dumps({"jobs": [listed(first + n) for n in range(size)], "cursor": str(first + size)})
+        return {"statusCode": 200, "headers": {"Content-Type": "application/json"}, "body": body}
+
+    with served(answer) as url:
+        result = CliRunner().invoke(main, ["list", "--limit", "10000", "--url", url])
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [f"job{n}" for n in range(10_000)]
+    assert max(asked) <= 100
 
 
 def test_c42_the_api_key_is_never_printed(shell: Shell) -> None:

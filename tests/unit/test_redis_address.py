@@ -65,7 +65,9 @@ def test_anything_else_is_refused(url: str) -> None:
         parse(url)
 
 
-@pytest.mark.parametrize("rest", ["h", "h/{q}", "h:port/q", "h/q?x=1", "h/q?cluster=1&db=2"])
+@pytest.mark.parametrize(
+    "rest", ["h", "h/{q}", "h:port/q", "h/q?x=1", "h/q?cluster=1&db=2", f"h1:6379,h2:6379/q,redis://:{CANARY}@h3/q"]
+)
 def test_a_refused_url_does_not_tell_its_password(rest: str) -> None:
     """C42"""
     with pytest.raises(Misconfigured) as refused:

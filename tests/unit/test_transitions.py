@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -251,6 +253,23 @@ def test_the_rows_lease_ends_before_the_queues_and_never_at_once() -> None:
 def test_a_finished_row_outlives_the_log_however_short_the_retention() -> None:
     longest_log_retention_seconds = 120 * 3600
     assert transitions.expiry(job(), 5_000, retention_seconds=1.0) > 5 + longest_log_retention_seconds
+
+
+def test_c31_a_token_comes_only_from_the_row_itself_one_more_with_each_claim_and_burial() -> None:
+    """No clock, no random number and no queue: all that is written of a token is one more than there was, in that write."""
+    written: list[tuple[str, str, str]] = []
+    for path in Path(transitions.__file__).parent.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)) if '"token":' in source else ():
+            if isinstance(node, ast.keyword) and node.arg in ("set", "add"):
+                pairs = [(each.keys, each.values) for each in ast.walk(node.value) if isinstance(each, ast.Dict)]
+                written += [
+                    (path.name, node.arg, ast.unparse(value))
+                    for keys, values in pairs
+                    for key, value in zip(keys, values, strict=True)
+                    if isinstance(key, ast.Constant) and key.value == "token"
+                ]
+    assert set(written) == {("transitions.py", "add", "1")}
 
 
 def test_c31_a_clock_that_is_behind_does_not_let_a_row_expire_early() -> None:

@@ -337,6 +337,17 @@ def test_at_least_once_says_how_often_it_landed_twice() -> None:
     assert report.summary.endswith(f"twice in {report.tolerated['twice']}, as at-least-once allows")
 
 
+@pytest.mark.parametrize("life", ["duplicate-1", "redelivery", "replay", "freeze-3"])
+def test_what_comes_twice_runs_twice_where_nothing_fences_it(life: str) -> None:
+    outside = Outside()
+
+    def code(ctx: Context) -> None:
+        outside.count += 1
+
+    report = assert_effect_lands_once(job(code), "job", guarantee="at-least-once", only=life, **outside.seen)
+    assert report.tolerated == {"twice": 1}
+
+
 def test_at_least_once_is_not_never() -> None:
     outside, begun = Outside(), set[str]()
 
@@ -357,7 +368,13 @@ def test_a_job_of_one_attempt_may_die_without_its_effect_but_not_with_two() -> N
 
     once = assert_effect_lands_once(job(code, max_attempts=1), "job", receivers=[stripe], only="crash-2")
     assert once.summary == ("job: 1 life (crash 1); its effect landed at most once, and in 1 not at all, as it has one attempt")
-    assert "landed never" in found(job(lambda ctx: stripe() if ctx.attempt == 1 else None), receivers=[stripe], only="crash-2")
+
+    def refuses_to_go_on(ctx: Context) -> None:
+        if ctx.attempt > 1:
+            raise Dead("somebody was here before")
+        stripe()
+
+    assert "landed never" in found(job(refuses_to_go_on, max_attempts=2), receivers=[stripe], only="crash-2")
 
 
 # --- tests that could not fail ---------------------------------------------------------------------------------------------

@@ -179,8 +179,7 @@ class Life:
                 raise self._lost_reply(moment)
             case Struck("freeze"):
                 with self._moments.watching(False):
-                    self._system.clock.sleep(3 * self._system.longest_lease_seconds)
-                    self._drained(OTHER, most_rounds=ROUNDS_WHILE_FROZEN)
+                    self._drained(OTHER, most_rounds=ROUNDS_WHILE_FROZEN)  # time passes, and the lease with it
             case Struck("duplicate"):
                 with self._moments.watching(False):
                     self._system.memory_queues[QUEUE].put(self._ticket)
@@ -230,10 +229,6 @@ class _System(MemorySystem):
     def __init__(self, app: App, moments: Moments, scenario: Scenario) -> None:
         super().__init__(app, tables=scenario.tables, queues=[QUEUE], wrap=moments.wrap, lease_seconds=LEASE_SECONDS)
         self._moments = moments
-
-    @property
-    def longest_lease_seconds(self) -> float:
-        return max([self.lease_seconds, *(spec.lease_seconds or 0.0 for spec in self.app.jobs.values())])
 
     def run_worker(self, worker: Worker | None = None, *, queue: str = QUEUE, most: int = 10) -> int:
         with self._moments.watching(worker is not None and worker.name == FROZEN):

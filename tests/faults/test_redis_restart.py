@@ -101,6 +101,28 @@ def test_scripts_that_are_flushed_amid_traffic_cost_nobody_a_call(redis_server: 
     assert queue.depth() == Depth(ready=0, leased=0, delayed=0)
 
 
+def test_scripts_that_are_flushed_between_the_parts_of_a_push_lose_and_double_nothing(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C17: each part is a call of its own, so that none is half applied."""
+    queue = redis_server.queue()
+    run, parts = queue._run, 0
+
+    def flush_and_run(verb: str, *arguments: object) -> object:
+        nonlocal parts
+        parts += 1
+        redis_server.ask("SCRIPT", "FLUSH")
+        return run(verb, *arguments)
+
+    monkeypatch.setattr(queue, "_run", flush_and_run)
+    before = sources_sent(redis_server)
+    assert queue.push([ticket(traceparent="x" * 4_000) for _ in range(1_000)]) == []
+    assert parts > 2
+    assert sources_sent(redis_server) - before == parts
+    monkeypatch.undo()
+    assert queue.depth() == Depth(ready=1_000, leased=0, delayed=0)
+
+
 def test_a_killed_server_with_its_file_comes_back_with_every_lease(
     with_a_file: RedisServer, telemetry: MemoryTelemetry
 ) -> None:

@@ -44,7 +44,9 @@ def test_a_wrong_payload_is_dead_with_the_path_of_the_fault(payload: str, told: 
     ("options", "told"),
     [({"lease": "100ms"}, "heartbeat"), ({"timeout": "13h"}, "timeout"), ({"timeout": 0}, "timeout")],
 )
-def test_c22_a_lease_that_no_heartbeat_could_keep_is_refused_at_registration(options: dict[str, str], told: str) -> None:
+def test_c13_c22_a_lease_that_no_heartbeat_could_keep_or_a_timeout_beyond_every_lease_is_refused(
+    options: dict[str, str], told: str
+) -> None:
     with pytest.raises(ValueError, match=told):
         App().job("j", **options)
 

@@ -259,7 +259,7 @@ def test_a_record_of_strange_characters_still_fits_a_message() -> None:
 
 
 @pytest.mark.parametrize("filler", ["a", "😀", "é", "\n", '\\"', "\x7f", "\\u0001"])
-def test_whatever_the_gateway_lets_through_fits_a_message_of_any_queue(filler: str) -> None:
+def test_c04_whatever_the_gateway_lets_through_fits_a_message_of_any_queue(filler: str) -> None:
     here = System()
     payload = '{"n": [' + filler * ((MAX_PAYLOAD_BYTES - 9) // len(filler.encode())) + "]}"
     (answer,) = here.gateway.submit("t😀" * 256, [light(payload=payload, name="n" * 64)])

@@ -94,6 +94,13 @@ def test_c37_keys_of_two_tenants_never_meet() -> None:
     assert (foreign.value.status, str(foreign.value)) == (404, str(unknown.value))
 
 
+def test_c37_an_id_carries_more_chance_than_a_uuid() -> None:
+    here = system()
+    ids = [here.submit("count").job_id for _ in range(500)]
+    assert {len(job_id) for job_id in ids} == {26}
+    assert all(len(set(digits)) == 32 for digits in zip(*ids, strict=True)), "five bits in each digit: 130"
+
+
 def test_c02_twenty_first_requests_at_once_are_one_job_with_one_effect() -> None:
     here = system()
     with ThreadPoolExecutor(20) as pool:

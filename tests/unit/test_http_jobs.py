@@ -263,7 +263,7 @@ def test_only_a_dead_job_is_redriven(api: MemoryApi, key: str) -> None:
 # --- what belongs to nobody in particular ----------------------------------------------------------------------------
 
 
-def test_the_quarantine_tells_the_reason_and_keeps_the_bytes(api: MemoryApi, key: str) -> None:
+def test_c24_the_quarantine_tells_the_reason_and_keeps_the_bytes(api: MemoryApi, key: str) -> None:
     canary = b"canary of another tenant"
     set_aside(api, "49", data=canary)
     answer = api.request("GET", "/v1/quarantine?limit=5", key=key)

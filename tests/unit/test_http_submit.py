@@ -63,7 +63,7 @@ def test_a_job_without_a_payload_has_an_empty_object(api: MemoryApi) -> None:
     ],
     ids=["utc", "an offset", "never before its time"],
 )
-def test_a_time_to_run_at_is_kept_to_the_millisecond(api: MemoryApi, written: str, millis: int) -> None:
+def test_c12_a_time_to_run_at_is_kept_to_the_millisecond(api: MemoryApi, written: str, millis: int) -> None:
     assert api.system.job(submit(api, {"name": "a", "run_at": written}).document["job_id"]).run_at == millis
 
 

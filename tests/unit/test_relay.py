@@ -107,6 +107,19 @@ def test_c10_a_ticket_refused_by_itself_names_its_own_record() -> None:
     assert here.run_relay() == here.memory_log.read()[12].sequence
 
 
+def test_c10_two_records_of_one_job_are_two_tickets_and_one_run() -> None:
+    here = system()
+    (job_id,) = submitted(here, 1)
+    (record,) = here.memory_log.read()
+    here.memory_log.append([LogEntry(record.data, "again")])
+    assert here.run_relay() is None
+    assert tickets(here) == [job_id, job_id]
+    while here.memory_queues["default"].bodies():
+        here.run_worker()
+        here.clock.sleep(60)
+    assert (here.job(job_id).state, here.job(job_id).token) == (State.SUCCEEDED, 1)
+
+
 def test_another_queue_that_fails_does_not_hide_the_earlier_record() -> None:
     here = system("queue:priority", unavailable("push"))
     submitted(here, 3)

@@ -159,6 +159,11 @@ def test_c34_a_result_that_cannot_be_kept_ends_the_job_once_without_its_effects(
     assert here.ledger.read_item("Counts", {"id": "1"}) is None
 
 
+@pytest.mark.parametrize(("characters", "state"), [(16_383, State.SUCCEEDED), (16_384, State.DEAD)])
+def test_c34_a_result_is_measured_in_bytes(characters: int, state: State) -> None:
+    assert run(system(lambda ctx: "é" * characters)).state is state
+
+
 def test_c34_a_job_that_fails_two_hundred_times_at_length_keeps_a_small_row() -> None:
     def code(ctx: Context) -> None:
         raise ValueError("x" * 10_000)

@@ -289,7 +289,7 @@ def test_c03_a_small_hostile_body_takes_no_memory_to_speak_of(api: MemoryApi, sm
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most_bytes < 2_000_000
+    assert most_bytes < 400_000
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH, MAX_DEPTH + 1])

@@ -68,6 +68,9 @@ LOOK_SECONDS = 0.05
 HEALED_SECONDS = 90.0
 """How long a system that nothing hurts any more may take until it answers its operator."""
 
+BED_ROUNDS, BED_WRITERS, BED_MESSAGES = 60, 12, 200
+"""How hard the test bed is looked at: a rare race would be taken for a fault of the product's. About a quarter of a minute."""
+
 Found = TypeVar("Found")
 
 
@@ -139,7 +142,7 @@ class Bed:
 
     def check(self) -> None:
         """Raises `Unsound` when the emulator is not atomic."""
-        if found := anomalies(self.dynamodb, self.sqs):
+        if found := anomalies(self.dynamodb, self.sqs, rounds=BED_ROUNDS, writers=BED_WRITERS, messages=BED_MESSAGES):
             raise Unsound(f"test bed unsound ({self.dev.endpoint.kind}): {'; '.join(found[:5])}")
 
     # --- what there is -----------------------------------------------------------------------------------------------

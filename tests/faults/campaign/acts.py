@@ -21,10 +21,10 @@ from ringfence.local.sources.kinesis_batch import Piece, Record, event_of
 from ringfence.redis.condition import parse_info
 from ringfence.testing.door import Door
 from ringfence.testing.redis_server import RedisServer
-from ringfence.wire import Ticket
+from ringfence.wire import Ticket, encode_ticket, new_ticket
 
 from .bed import DEFAULT, GATEWAY, PRIORITY, RELAY, TIMERS, WORKERS, Bed
-from .books import Books
+from .books import Books, Kind
 from .inside.orders import Refusal
 from .load import Load
 from .watch import Watch
@@ -66,6 +66,8 @@ class Act:
     do: Callable[[Stage], tuple[str, Lasting | None]]
     needs: str | None = None
     """``sqs`` or ``redis``: only where there is a queue on it."""
+    weight: float = 1.0
+    """How often it is chosen, beside the others: more where what it is to lead to is a matter of luck."""
 
 
 Done = tuple[str, Lasting | None]
@@ -313,14 +315,18 @@ def rewind_log(stage: Stage) -> Done:
 MOST_REWOUND = 200
 
 
+MOST_PEEKED = 100
+
+
 def last_resort(stage: Stage) -> Done:
     """SQS gives up on messages of jobs that have not ended."""
     bed = stage.bed
     if bed.settings.last_resort_queue is None:
         raise NotNow("there is no queue of last resort")
-    jobs = bed.ledger.peek(list(stage.watch.running())[:5])
+    latest = [promise.job_id for promise in stage.books.all() if promise.kind is not Kind.CARRY][-MOST_PEEKED:]
+    jobs = [job for job in bed.ledger.peek(latest) if not job.state.terminal][:10]
     for job in jobs:
-        body = msgspec.json.encode({"v": 1, "ticket_id": job.ticket_id, "job_id": job.job_id, "tenant": job.tenant}).decode()
+        body = encode_ticket(new_ticket(job.ticket_id or f"given-up-{job.job_id}", job))
         bed.sqs.send_message(QueueUrl=bed.settings.last_resort_queue, MessageBody=body)
     return f"{len(jobs)} tickets given up by SQS", None
 
@@ -422,11 +428,11 @@ ACTS: Sequence[Act] = (
     Act("kill", kill),
     Act("kill-owner", kill_owner),
     Act("freeze", freeze),
-    Act("freeze-owner", freeze_owner),
+    Act("freeze-owner", freeze_owner, weight=3),
     Act("rolling-restart", rolling_restart),
     Act("end-workers", end_workers, "redis"),
     Act("cut", cut),
-    Act("shut", shut),
+    Act("shut", shut, weight=2),
     Act("slow", slow),
     Act("lose-replies", lose_replies),
     Act("throttle", throttle),

@@ -60,8 +60,8 @@ class Nemesis:
         if self._plan.each is not None:
             return iter(self._plan.each)
         rng, acts = self._stage.rng, self._plan.only or acts_for(self._stage.bed)
-        first = rng.sample(acts, len(acts))
-        return itertools.chain(first, (rng.choice(acts) for _ in itertools.count()))
+        first, weights = rng.sample(acts, len(acts)), [act.weight for act in acts]
+        return itertools.chain(first, (rng.choices(acts, weights)[0] for _ in itertools.count()))
 
     def _wait(self, until: float, pause_seconds: float, tick: Callable[[], None]) -> bool:
         """False when the time is up."""

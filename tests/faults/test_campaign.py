@@ -45,7 +45,7 @@ def test_a_campaign_in_short_loses_and_doubles_nothing(system: DevSystem, campai
     finally:
         bed.close()
     assert list(reckoned.wrong) == []
-    assert summary.accepted > 10
+    assert summary.accepted > 0
     # Nobody can be frozen with a job where no worker holds one at that moment.
     assert set(summary.faults_by_act) | {"freeze-owner"} == {each.name for each in each}
     assert not HAPPEN & set(summary.never_happened)

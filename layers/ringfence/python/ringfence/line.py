@@ -102,7 +102,7 @@ class Lines:
     def _serve_group(self, group: Group) -> Served:
         """Call up those of the first group whose turn it is. Their rows have no marks to clear: that they have left is written
         on the group, after the push, for a second ticket is harmless and a lost one is not."""
-        queue, standing = group.queue, group.waiting
+        queue, standing = group.queue, group.waiting[:CALLED_UP_TOGETHER]
         rows = {job.job_id: job for job in self._ledger.peek([job_id for job_id, _ in standing])}
         jobs = [(rows[job_id], place) for job_id, place in standing if job_id in rows and waits_in_group(rows[job_id])]
         waits = self._pacer.call_up(queue, len(jobs))
@@ -113,7 +113,7 @@ class Lines:
             [max(wait, self._until(place)) for (_, place), wait in zip(called, waits, strict=True)],
         )
         gone = len(called) if sent.first_unsent is None else sent.first_unsent
-        next_place = jobs[gone][1] if gone < len(jobs) else group.last_place + 1
+        next_place = jobs[gone][1] if gone < len(jobs) else standing[-1][1] + 1
         if next_place > standing[0][1]:
             self._ledger.leave_line(group, next_place - group.first_place)
             self._last_released[queue] = next_place - 1

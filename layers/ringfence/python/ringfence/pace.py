@@ -4,7 +4,7 @@ Three things hold a queue's tickets back: its rate, its high-water mark, and a p
 horizon is pushed with that delay. Everything else is parked: the job gets a place in the queue's line and waits there until
 timers call it up, at the pace of *that* moment, so a changed rate holds for the parked as well. While anybody stands in line,
 newcomers join behind: none overtakes. A few are parked on their rows, which then are ``scheduled``; many that come together
-stand in line as groups of a hundred, one item each, their rows ``queued`` as they were: a write for each of ten thousand rows
+stand in line as groups of hundreds, one item each, their rows ``queued`` as they were: a write for each of ten thousand rows
 would keep every other queue of the shard waiting, and use up what the table takes in a second several times over.
 
 What is promised of order: jobs of one `ordering_key` lie in one shard of the log, are parked in its order and released in the

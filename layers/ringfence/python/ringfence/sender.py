@@ -28,8 +28,9 @@ PARKED_TOGETHER = AT_ONCE * WRITTEN_TOGETHER
 ALONE_AT_MOST = WRITTEN_TOGETHER
 """So many newcomers are parked on their rows, which takes one call. More of them stand in line as groups."""
 
-GROUP_JOBS = 100
-"""Jobs that stand in line as one: as many as are called up together."""
+GROUP_JOBS = 500
+"""Jobs that stand in line as one. Each write costs a unit for every KB of them, and there is one for every turn in which some
+leave: of more, the turns would cost too much; of fewer, a crowd would take too many calls to join."""
 
 PARK_ROUNDS = 4
 PARK_BACKOFF = Backoff(base_seconds=0.1, cap_seconds=1.0)

@@ -6,10 +6,12 @@ import gc
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from xdist.scheduler import LoadScopeScheduling
 
 from ringfence.local.redis_binaries import redis_server as find_redis_server
@@ -56,6 +58,15 @@ def pytest_collection_finish() -> None:
     """What all tests have in common stays to the end, so no collection of garbage need look at it: a tenth of their time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def botocores_models_are_read_once() -> Iterator[None]:
+    """And not by every session that a test makes. What botocore merges into them is the same each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        read = JSONFileLoader().load_file
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(cache(read)))
+        yield
 
 
 @pytest.fixture

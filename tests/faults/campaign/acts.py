@@ -93,21 +93,15 @@ def freeze(stage: Stage) -> Done:
 
 def freeze_owner(stage: Stage) -> Done:
     """SIGSTOP to a worker that holds jobs, for so long that others take them over."""
-    owners = sorted(set(stage.watch.running().values()) & set(_worker_pids(stage.bed)))
-    if not owners:
-        raise NotNow("no worker holds a job")
-    pid = stage.rng.choice(owners)
-    seconds = stage.rng.uniform(2.5, 3.5) * stage.bed.lease_seconds
+    pid = _owner(stage)
+    seconds = stage.rng.uniform(2.5, 4.0) * stage.bed.lease_seconds
     _signal(pid, signal.SIGSTOP)
     return f"worker {pid} frozen with its jobs for {seconds:.1f} s", Lasting(seconds, lambda: _signal(pid, signal.SIGCONT))
 
 
 def kill_owner(stage: Stage) -> Done:
     """SIGKILL to a worker that holds jobs."""
-    owners = sorted(set(stage.watch.running().values()) & set(_worker_pids(stage.bed)))
-    if not owners:
-        raise NotNow("no worker holds a job")
-    pid = stage.rng.choice(owners)
+    pid = _owner(stage)
     _signal(pid, signal.SIGKILL)
     return f"worker {pid} killed with its jobs", None
 
@@ -469,6 +463,15 @@ def _any_process(stage: Stage, among: Sequence[str] | None = None) -> tuple[str,
     if not alive:
         raise NotNow("every process is being started")
     return stage.rng.choice(alive)
+
+
+def _owner(stage: Stage) -> int:
+    """A worker that holds a job, if there is one a job that takes long: that will still be at it when it is stopped."""
+    alive = set(_worker_pids(stage.bed))
+    for at_least_seconds in (0.5, 0.0):
+        if owners := sorted(set(stage.watch.running(at_least_seconds).values()) & alive):
+            return stage.rng.choice(owners)
+    raise NotNow("no worker holds a job")
 
 
 def _is_replaced(bed: Bed, function: str, pid: int, strength: int) -> bool:

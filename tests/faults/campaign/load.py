@@ -22,8 +22,9 @@ from .plan import Plan
 
 CLIENTS = 4
 
-MOST_OUTSTANDING = 300
-"""Accepted and not ended; above it the clients wait, so that a slow machine has less to do and not more and more."""
+MOST_OUTSTANDING = 80
+"""Accepted and not ended; above it the clients wait. Behind a long queue a job whose lease has ended would be taken over so late
+that its frozen owner is back by then, and no late write would ever be tried."""
 
 BATCH = 8
 """Jobs in one request, at most."""

@@ -37,7 +37,7 @@ class Watch:
         self.ended: set[str] = set()
         self.last_end = time.monotonic()
         self._carried = 0
-        self._open: dict[str, int] = {}
+        self._open: dict[str, tuple[int, float]] = {}
         self._doomed: deque[str] = deque()
         self._latest: dict[str, deque[str]] = {name: deque(maxlen=LATEST) for name in ("job_claimed", "job_succeeded")}
         self.fault: BaseException | None = None
@@ -65,10 +65,11 @@ class Watch:
         with self._lock:
             return list(self._latest[event])
 
-    def running(self) -> Mapping[str, int]:
-        """Jobs that were claimed and have not ended as far as was told, and the process that has each."""
+    def running(self, at_least_seconds: float = 0.0) -> Mapping[str, int]:
+        """Jobs that were claimed so long ago and have not ended as far as was told, and the process that has each."""
+        until = time.monotonic() - at_least_seconds
         with self._lock:
-            return dict(self._open)
+            return {job_id: pid for job_id, (pid, since) in self._open.items() if since <= until}
 
     def next_doomed(self) -> str | None:
         """A job that has died as it was to, and was not returned before."""
@@ -99,7 +100,7 @@ class Watch:
         if name == "job_claimed":
             if event.token > 1 and job_id in self._open:
                 self.counts["take_over"] += 1
-            self._open[job_id] = event.pid
+            self._open[job_id] = event.pid, time.monotonic()
         elif name in {"job_retried", "job_handed_over"}:
             self._open.pop(job_id, None)
         elif name == "carried_jobs_succeeded":

@@ -23,8 +23,8 @@ from .plan import Plan
 CLIENTS = 4
 
 MOST_OUTSTANDING = 80
-"""Accepted and not ended; above it the clients wait. Behind a long queue a job whose lease has ended would be taken over so late
-that its frozen owner is back by then, and no late write would ever be tried."""
+"""Accepted and not ended; above it the clients wait. Behind a long queue a job whose lease has ended would be taken over so
+late that its frozen owner is back by then, and no late write would ever be tried."""
 
 BATCH = 8
 """Jobs in one request, at most."""

@@ -31,12 +31,12 @@ def acknowledge_first() -> None:
 
     take = Taker.take
 
-    def take_and_acknowledge(self: Taker, queue: Any, lease: Any, ticket: Any) -> Any:
-        taken = take(self, queue, lease, ticket)
+    def take_and_acknowledge(self: Taker, queue: Any, lease: Any, *more: Any) -> Any:
+        taken = take(self, queue, lease, *more)
         queue.acknowledge([lease])
         return taken
 
-    Taker.take = take_and_acknowledge  # type: ignore[method-assign]
+    Taker.take = take_and_acknowledge  # type: ignore[method-assign,assignment]
 
 
 def checkpoint_past_push() -> None:
@@ -55,7 +55,7 @@ def trust_redis() -> None:
     """The timers do not ask whether a Redis has lost anything."""
     from ringfence.reconcile import Reconciler
 
-    Reconciler.notice = lambda _self: 0  # type: ignore[method-assign]
+    Reconciler.notice = lambda self: 0  # type: ignore[method-assign]
 
 
 PLANTS: Mapping[str, Callable[[], None]] = {

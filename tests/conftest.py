@@ -27,6 +27,9 @@ class TogetherWithTheirSystem(LoadScopeScheduling):
     The name of the emulator is the first of a test's parameters where its fixture starts a system for all of a folder.
     """
 
+    ALONE = ("tests/simulator/", "tests/model/")
+    """Long tests that share nothing: each goes to whoever is free."""
+
     _by_module = True
 
     def schedule(self) -> None:
@@ -40,7 +43,7 @@ class TogetherWithTheirSystem(LoadScopeScheduling):
         module, _, test = nodeid.partition("::")
         if system := re.search(r"\[(redis beside )?(given|ministack|moto)\b", test):
             return module.rpartition("/")[0] + system[0]
-        return module if self._by_module else nodeid
+        return module if self._by_module and not module.startswith(self.ALONE) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherWithTheirSystem:

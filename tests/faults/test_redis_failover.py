@@ -10,7 +10,7 @@ import pytest
 
 from ringfence.errors import Unavailable
 from ringfence.local.redis_binaries import redis_server
-from ringfence.ports import Depth
+from ringfence.ports import Depth, Lease
 from ringfence.redis.address import Server
 from ringfence.redis.condition import parse_info
 from ringfence.redis.connection import connect
@@ -184,16 +184,25 @@ def test_a_server_that_still_loads_is_waited_for(tmp_path: Path) -> None:
         queue = server.queue()
         for _ in range(3000):  # a line of its file for each, and so 0.6 s to load them
             queue.push([ticket()])
-        server.kill()
-        server.launch()
-        met = []
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            try:
-                leases = queue.lease(5000, 30)
+        met: list[str] = []
+        # Again, if a busy machine let nobody look while it loaded.
+        for _ in range(5):
+            server.kill()
+            server.launch()
+            leases = _leased_in_the_end(queue, 5000, met)
+            assert len(leases) == 3000
+            if any("LOADING" in each for each in met):
                 break
-            except Unavailable as fault:
-                met.append(str(fault))
-
-        assert len(leases) == 3000
+            queue.release(leases)
         assert any("LOADING" in each for each in met), set(met)
+
+
+def _leased_in_the_end(queue: RedisQueue, most: int, met: list[str]) -> list[Lease]:
+    """What can be leased once the server answers; ``met`` takes what it said until then."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            return queue.lease(most, 30)
+        except Unavailable as fault:
+            met.append(str(fault))
+    raise AssertionError(set(met))

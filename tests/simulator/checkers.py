@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -87,41 +87,37 @@ def terminal_absorbs(world: World) -> Iterator[str]:
 
 
 def acknowledged_only_when_decided(world: World) -> Iterator[str]:
-    """Whoever removes a message has first seen to it that its job has ended or that timers owe it another ticket."""
-    rows: dict[str, Job] = {}
-    decided: set[str] = set()
-    landed_at = defaultdict(list)
+    """Whoever removes a message has seen to it, since it was leased, that its job has ended, that timers owe it a ticket, or
+    that another is on the way. One that rode in the message has run, or has a row by now."""
+    decided_at: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for landed in world.history.landed:
-        landed_at[landed.index].append(landed.after)
-    for index, entry in enumerate(world.history.entries):
-        for after in landed_at.get(index, ()):
-            rows[after.job_id] = after
+        after = landed.after
+        decided_at[after.job_id].append((landed.index, after.state.terminal or after.due_id is not None))
+    for entry_index, entry in enumerate(world.history.entries):
         if entry.what == "ran":
-            decided.add(entry.args[0])
-        if not entry.what.startswith("queue:") or entry.raised is not None:
+            decided_at[entry.args[0]].append((entry_index, True))
+        elif entry.what.endswith(".push"):
+            for ticket in entry.args[0]:
+                if ticket.attempts:
+                    decided_at[ticket.job_id].append((entry_index, True))
+    leased_at: dict[tuple[str, str], int] = {}
+    for index, entry in enumerate(world.history.entries):
+        queue, _, method = entry.what.rpartition(".")
+        if not queue.startswith("queue:") or entry.raised is not None:
             continue
-        if entry.what.endswith(".push"):
-            decided.update(ticket.job_id for ticket in entry.args[0] if ticket.attempts)
-        if not entry.what.endswith((".acknowledge", ".acknowledge_and_lease")):
-            continue
-        for lease in entry.args[0]:
-            ticket = decode_ticket(lease.body)
-            row = rows.get(ticket.job_id)
-            if row is None:
-                if ticket.job_id not in decided:
-                    yield f"{ticket.job_id}: acknowledged without a row, before it ran or had another ticket"
-            elif not row.state.terminal and row.due_id is None and not _had_mark(world, ticket.job_id, index):
-                yield f"{ticket.job_id}: acknowledged while {row.state}, and nobody owes it a ticket"
-
-
-def _had_mark(world: World, job_id: str, index: int) -> bool:
-    """Whether it has ended, or had a due mark, since the message that was acknowledged could have been leased: an
-    acknowledgement may be late, and its job has moved on."""
-    return any(
-        landed.after.due_id is not None or landed.after.state.terminal
-        for landed in world.history.landed
-        if landed.after.job_id == job_id and landed.index <= index
-    )
+        if method == "lease":
+            leased_at.update({(queue, lease.receipt): index for lease in entry.reply})
+        elif method == "acknowledge":
+            for lease in entry.args[0]:
+                ticket = decode_ticket(lease.body)
+                job_id = ticket.job_id
+                if ticket.payload is not None and any(at <= index for at, _ in decided_at[job_id]):
+                    continue
+                since = leased_at.get((queue, lease.receipt), 0)
+                moments = sorted(decided_at[job_id])
+                before = [moment for moment in moments if moment[0] <= since][-1:]
+                if not any(decided for at, decided in before + [m for m in moments if since < m[0] <= index]):
+                    yield f"{job_id}: {entry.process} acknowledged it, and nobody had decided it or owes it a ticket"
 
 
 def the_checkpoint_passes_only_what_was_sent(world: World) -> Iterator[str]:
@@ -194,18 +190,21 @@ def attempts_are_bounded(world: World) -> Iterator[str]:
     """No job is begun more often than its attempts, its redrives and the returns that cost none allow."""
     from ringfence.verdict import RETURNS_PER_ATTEMPT
 
-    begun: dict[str, int] = defaultdict(int)
-    for entry in world.history.of("started"):
-        begun[entry.args[0]] += 1
-    redriven: dict[str, int] = defaultdict(int)
+    begun = Counter(entry.args[0] for entry in world.history.of("started"))
+    rounds: Counter[str] = Counter()
+    let_go: Counter[str] = Counter()
     for landed in world.history.landed:
+        job = landed.after
         if landed.before is not None and landed.before.state is State.DEAD:
-            redriven[landed.after.job_id] += 1
-    undecided = sum(1 for _ in world.history.of("ledger.write"))
+            rounds[job.job_id] += 1
+        if job.state is State.QUEUED and job.error is not None and "too busy" in job.error:
+            let_go[job.job_id] += 1
+        if job.attempts > job.max_attempts:
+            yield f"{job.job_id} has had {job.attempts} of {job.max_attempts} attempts"
     for job in world.ledger.all_jobs():
-        allowed = job.max_attempts * (1 + redriven[job.job_id]) * RETURNS_PER_ATTEMPT + undecided
+        allowed = job.max_attempts * (1 + rounds[job.job_id]) * RETURNS_PER_ATTEMPT + let_go[job.job_id]
         if begun[job.job_id] > allowed:
-            yield f"{job.job_id} was begun {begun[job.job_id]} times"
+            yield f"{job.job_id} was begun {begun[job.job_id]} times, and {allowed} are allowed"
 
 
 def one_key_is_one_job(world: World) -> Iterator[str]:

@@ -242,7 +242,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("forgets what it has given out", ("the_pace_is_kept",), lambda: Parts(limiter=ForgetsItsSchedule)),
     Bug(
         "counts no attempts",
-        ("attempts_are_bounded", "every_accepted_job_ends"),
+        ("attempts_are_bounded",),
         planted=rewritten("claim_waiting", add={"token": 1}),
     ),
     Bug(

@@ -17,7 +17,13 @@ from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
 
-MODULES_WITH_THREADS = ("ringfence.crew", "ringfence.lease", "ringfence.ownership", "ringfence.process.feed")
+MODULES_WITH_THREADS = (
+    "ringfence.company",
+    "ringfence.crew",
+    "ringfence.lease",
+    "ringfence.ownership",
+    "ringfence.process.feed",
+)
 MODULES_WITH_POOLS = ("ringfence.acceptance", "ringfence.sender")
 
 

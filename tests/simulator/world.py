@@ -17,6 +17,7 @@ from ringfence import crew
 from ringfence.acceptance import Accepted, Submission
 from ringfence.attempt import Taker
 from ringfence.clock import SystemClock
+from ringfence.company import Company
 from ringfence.crew import Crew
 from ringfence.errors import Rejected, RingfenceError, Unavailable
 from ringfence.gateway import Gateway
@@ -62,6 +63,8 @@ class Plan:
     seed: int
     jobs: int = 6
     workers: int = 3
+    threads: int = 2
+    """Of each worker, for each queue."""
     fault_share: float = 0.04
     skew_seconds: float = 0.0
     strikes: frozenset[int] | None = None
@@ -145,6 +148,7 @@ class World:
         self.settings.change("paced", {"rate_per_second": RATE_PER_SECOND, "burst": BURST, "high_water_mark": HIGH_WATER_MARK})
         self.faults_on = True
         self.relayed: str | None = None
+        self._companies: dict[Process, Company] = {}
         self.told: Counter[str] = Counter()
         """How often each event was told, by its name."""
         self._waiting: dict[str, list[Task]] = {}
@@ -364,7 +368,22 @@ class World:
         services, queues, _ = self._wired(process)
         taker = self.parts.taker(process.name, self.app.jobs, LEASE_SECONDS, services)
         feed = QueueFeed(queues[queue_name], Stop(services.clock, 60.0), lambda _: None, wait_seconds=WAIT_SECONDS)
-        self.parts.crew(taker, queues[queue_name], 2, Heartbeat, remaining_seconds=feed.remaining_seconds, feed=feed).run()
+        company = self._company_of(process)
+        crew_of_queue = self.parts.crew(
+            taker,
+            queues[queue_name],
+            self.plan.threads,
+            Heartbeat,
+            company,
+            remaining_seconds=feed.remaining_seconds,
+            feed=feed,
+        )
+        crew_of_queue.run()
+
+    def _company_of(self, process: Process) -> Company:
+        if process not in self._companies:
+            self._companies[process] = Company()
+        return self._companies[process]
 
     def _me(self) -> Process:
         assert self.scheduler.running is not None

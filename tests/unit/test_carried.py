@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context, Dead, Put, Retry, Stopping
-from ringfence.carried import UNCOUNTED_DELIVERIES
+from ringfence.carried import MOST_DELIVERIES
 from ringfence.job import Guarantee, State
 from ringfence.jsontext import sha256
 from ringfence.retry import Backoff
@@ -54,6 +54,7 @@ def run_all(here: MemorySystem, rounds: int = 50) -> None:
     for _ in range(rounds):
         here.run_worker()
         here.clock.sleep(100)
+        here.timers.run()
 
 
 def test_it_runs_with_its_payload_and_the_ledger_is_not_asked() -> None:
@@ -121,7 +122,7 @@ def test_a_message_given_back_unstarted_costs_no_attempt() -> None:
     assert "attempt 2" in (here.job(job_id).error or "")
 
 
-def test_a_job_that_kills_its_worker_ends_dead() -> None:
+def test_a_job_that_kills_its_worker_gets_a_row_that_counts_and_ends_dead() -> None:
     deaths: list[int] = []
 
     def code(ctx: Context) -> None:
@@ -134,9 +135,10 @@ def test_a_job_that_kills_its_worker_ends_dead() -> None:
         with suppress(Crash):
             here.run_worker()
         here.clock.sleep(40)
-    assert len(deaths) == 3 + UNCOUNTED_DELIVERIES
+        here.timers.run()
+    assert len(deaths) == MOST_DELIVERIES + 3
     assert (here.job(job_id).state, left(here)) == (State.DEAD, 0)
-    assert "handed out" in (here.job(job_id).error or "")
+    assert "all 3 attempts are used up" in (here.job(job_id).error or "")
 
 
 @pytest.mark.parametrize("asked", ["long", "rate"])

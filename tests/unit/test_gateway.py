@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +13,8 @@ from ringfence.acceptance import Accepted, Refusal, Submission
 from ringfence.errors import Rejected
 from ringfence.job import State
 from ringfence.memory.clock import ManualClock
+from ringfence.memory.log import MemoryLog
+from ringfence.ports import LogEntry
 from ringfence.testing.faults import Fault, Faulty, lie, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import MAX_PAYLOAD_BYTES
@@ -310,3 +313,25 @@ def test_only_a_dead_job_is_redriven_and_its_payload_may_be_mended() -> None:
     here.run_worker()
     ended = here.job(job.job_id)
     assert (ended.state, ended.token, ended.payload, ended.error) == (State.SUCCEEDED, 2, '{"n":3}', None)
+
+
+def test_nobody_is_told_that_nothing_was_accepted_of_a_job_that_has_run() -> None:
+    """The answer of the log is lost, and the job has ended before the gateway can call it back."""
+    app = App()
+    app.job("noop")(lambda ctx: None)
+
+    class Overtaken(MemoryLog):
+        def append(self, entries: Sequence[LogEntry]) -> list[str | None]:
+            super().append(entries)
+            here.run_relay()
+            here.run_worker()
+            return [None] * len(entries)
+
+    log = Overtaken()
+    here = MemorySystem(app, wrap=lambda name, port: log if name == "log" else port)
+    here.memory_log = log
+    (answer,) = here.gateway.submit("default", [Submission(name="noop", payload="{}")])
+    assert isinstance(answer, Refusal)
+    assert "may have been accepted" in answer.detail
+    (job,) = here.ledger.list_jobs("default", ["default"]).jobs
+    assert job.state is State.SUCCEEDED

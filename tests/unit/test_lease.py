@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from ringfence import App, Context
+from ringfence.app import JobSpec
 from ringfence.errors import LeaseLost, Unavailable
 from ringfence.job import State
+from ringfence.lease import Heartbeat
 from ringfence.memory.clock import ManualClock
+from ringfence.ownership import Hold
 from ringfence.ports import Lease
 from ringfence.testing.faults import Call, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
@@ -320,3 +323,42 @@ def test_a_heartbeat_that_fails_goes_on_beating() -> None:
     here.may_end.set()
     thread.join(10)
     assert here.system.job(here.job_id).token == 1
+
+
+class SlowRow(Hold):
+    """A hold whose row takes for ever to be renewed."""
+
+    def __init__(self, lease: Lease, let_go: threading.Event) -> None:
+        super().__init__(lease, _spec(), UNIT_SECONDS, 0.0)
+        self._let_go, self.renewing = let_go, threading.Event()
+
+    def wants_renewal(self, now: float, *, lost: bool) -> bool:
+        return True
+
+    def renew(self) -> None:
+        self.renewing.set()
+        self._let_go.wait(20)
+
+
+def _spec() -> JobSpec:
+    app = App()
+    app.job("long", timeout="10m")(lambda ctx: None)
+    return app.jobs["long"]
+
+
+def test_a_row_that_takes_long_to_be_renewed_costs_no_neighbour_its_lease() -> None:
+    here, let_go = LongJob(), threading.Event()
+    queue = Faulty(here.system.memory_queues["default"], [])
+    heartbeat = Heartbeat(queue, here.system.services, on_timeout=lambda _: None)
+    slow, other = (Lease("", receipt, 1, receipt, "default") for receipt in ("slow", "other"))
+    hold = SlowRow(slow, let_go)
+    heartbeat.start([(other, UNIT_SECONDS)])
+    heartbeat.owns(hold)
+    here.clock.wait_for_waiters()
+    for _ in range(3):
+        here.clock.advance(UNIT_SECONDS / 2)
+        here.clock.wait_for_waiters()
+    assert hold.renewing.is_set()
+    assert len(queue.calls_of("extend")) >= 4
+    heartbeat.stop()
+    let_go.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
@@ -596,3 +597,36 @@ def test_a_release_that_fails_unforeseen_still_ends_the_batch() -> None:
 
 def _broken(*_: Any) -> None:
     raise ValueError("unforeseen")
+
+
+def test_a_cancellation_in_the_jobs_own_code_is_a_failed_attempt_and_no_neighbours() -> None:
+    def code(ctx: Context) -> None:
+        raise asyncio.CancelledError
+
+    here = system(code)
+    jobs = [here.submit("job") for _ in range(2)]
+    here.run_relay()
+    assert here.run_worker() == 2
+    assert [here.job(job.job_id).state for job in jobs] == [State.QUEUED] * 2
+
+
+def test_a_job_whose_claim_ends_too_late_is_handed_over_unrun() -> None:
+    def code(ctx: Context) -> None:
+        raise AssertionError("must not run")
+
+    claimed: list[bool] = []
+
+    def claims(change: Any, *_: Any, **__: Any) -> bool:
+        claimed.append(change.leads_to is State.RUNNING)
+        return claimed[-1]
+
+    app = App()
+    app.job("job")(code)
+    slow = Fault(method="write", act=lambda _call: None, when="before", where=claims)
+    here = MemorySystem(app, wrap=lambda name, port: Faulty(port, [slow]) if name == "ledger" else port)
+    job = here.submit("job")
+    here.run_relay()
+    leases = here.queues["default"].lease(1, 30)
+    assert here.worker().handle(here.queues["default"], leases, lambda: 3.0 if any(claimed) else 900.0) == []
+    row = here.job(job.job_id)
+    assert (row.state, row.attempts, row.token) == (State.QUEUED, 0, 1)

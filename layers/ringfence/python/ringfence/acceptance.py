@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ringfence import jsontext, transitions
+from ringfence.change import Written
 from ringfence.errors import Unavailable
 from ringfence.ids import derived_job_id
 from ringfence.job import Guarantee, Job, Millis, State
@@ -216,12 +218,12 @@ class Acceptance:
         now = self._clock.now()
         expires_at = transitions.expiry(entry.job, now, self._services.retention_seconds)
         change = transitions.cancel_seen(entry.job, write_id=self._ids.mark(), now=now, expires_at=expires_at)
-        try:
-            self._ledger.write(change)
-        except Unavailable:
-            self._telemetry.event("withdraw_failed", job_id=entry.job.job_id, queue=entry.job.queue)
-            return perhaps  # by way of its row, when the timers find that it has no ticket
-        return _unavailable("the log is busy; nothing was accepted", 1.0)
+        with suppress(Unavailable):
+            if isinstance(self._ledger.write(change), Written):
+                return _unavailable("the log is busy; nothing was accepted", 1.0)
+        # Its record may be in the log, or its row found without a ticket by the timers; or it has run already.
+        self._telemetry.event("withdraw_failed", job_id=entry.job.job_id, queue=entry.job.queue)
+        return perhaps
 
     def _told(self, answer: Accepted | Refusal) -> Accepted | Refusal:
         if isinstance(answer, Accepted):

@@ -6,11 +6,12 @@ What the code came to is carried out by `settle`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringfence.app import JobSpec
-from ringfence.carried import Carried, bury_killer
+from ringfence.carried import Carried, give_row
 from ringfence.claim import Claimant, Claimed, bury_poison, claim
 from ringfence.context import Context, encode_text
 from ringfence.effects import Effect
@@ -59,17 +60,22 @@ class Taker:
         spec = self.jobs.get(name) if name is not None else None
         return spec.timeout_seconds if spec else max((spec.timeout_seconds for spec in self.jobs.values()), default=0.0)
 
-    def take(self, queue: Queue, lease: Lease, ticket: Ticket | Poisoned) -> Ownership | Carried | Disposition:
-        """The hold on a job that is to run here; or what happens to the message instead."""
+    def take(
+        self, queue: Queue, lease: Lease, ticket: Ticket | Poisoned, be_alone: Callable[[], bool] = lambda: True
+    ) -> Ownership | Carried | Disposition:
+        """The hold on a job that is to run here; or what happens to the message instead.
+
+        ``be_alone`` waits until nothing else runs in this process, before a job is claimed that may kill it.
+        """
         if isinstance(ticket, Poisoned):
             return bury_poison(lease, ticket, self.services)
         lease_seconds = self.lease_seconds_for(ticket.name)
         if ticket.payload is not None:
             carried = Carried(ticket, lease, self._spec(ticket.name or ""), lease_seconds, queue, self.services)
-            return bury_killer(carried, self.services) if carried.kills_its_worker else carried
+            return give_row(carried, self.services) if carried.may_kill_its_worker else carried
         known = None if ticket.name is None else self.jobs.get(ticket.name)
         claimant = Claimant(self.worker, ticket, lease, lease_seconds, None if known is None else known.max_attempts)
-        claimed = claim(claimant, self.services)
+        claimed = claim(claimant, self.services, be_alone)
         if not isinstance(claimed, Claimed):
             return claimed
         spec = self._spec(claimed.job.name)
@@ -91,8 +97,16 @@ def run_code(hold: Ownership | Carried) -> tuple[Outcome, Sequence[Effect]]:
             hold.abandon = running.cancel
             result = coroutines.result_of(running)
         return Done(encode_text(result, "result")), context.staged
-    except (Exception, SystemExit, KeyboardInterrupt) as raised:  # noqa: BLE001 - it is the outcome
+    except BaseException as raised:
+        if not isinstance(raised, Exception | SystemExit | KeyboardInterrupt | _cancelled()):
+            raise
         return outcome_of(raised), ()
+
+
+def _cancelled() -> type[BaseException]:
+    """What ``asyncio`` raises in code of its own that the job's has begun and cancelled; it takes long to import."""
+    asyncio = sys.modules.get("asyncio")
+    return KeyboardInterrupt if asyncio is None else asyncio.CancelledError
 
 
 def _unregistered(name: str, known: Collection[str]) -> JobSpec:

@@ -1,7 +1,8 @@
 """A job that rides in its ticket (`Guarantee.AT_LEAST_ONCE`): run without a row, a token or a write to the ledger.
 
 Its queue's lease is all that keeps others away while it runs, so it may run twice. It gets a row, and is from then on a job
-like any other, when it must wait longer than its queue can hold it, and when it is dead: put if absent, then acknowledged.
+like any other, when it must wait longer than its queue can hold it, when it may be killing its workers, and when it is dead:
+put if absent, then acknowledged.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from ringfence.ports import Lease, Queue, Services
 from ringfence.transitions import MAX_AHEAD_SECONDS, MAX_QUEUE_DELAY_SECONDS
 from ringfence.wire import JobRecord, Ticket, with_attempts
 
-UNCOUNTED_DELIVERIES = 10
-"""So often beyond its attempts may a ticket come without one of them having failed (it was given back unstarted, its lease
-ended) before its job counts as one that kills its worker."""
+MOST_DELIVERIES = 3
+"""A ticket that comes more often was not decided by any of its workers (a retry is a new ticket): it was given back unstarted,
+or its job kills them. From then on a row counts its attempts."""
 
 PAUSE_SECONDS = 5.0
 """How long a ticket rests when its job could not be put off or buried."""
@@ -62,9 +63,8 @@ class Carried(Hold):
         return allowed if self.spec.max_attempts is None else min(allowed, self.spec.max_attempts)
 
     @property
-    def kills_its_worker(self) -> bool:
-        """Whether its ticket has come again so often that starting it once more helps nobody."""
-        return self.lease.deliveries > self.max_attempts - self.ticket.attempts + UNCOUNTED_DELIVERIES
+    def may_kill_its_worker(self) -> bool:
+        return self.lease.deliveries > MOST_DELIVERIES
 
     def read(self, table: str, key: Item) -> Mapping[str, Any] | None:
         """One item of the user's, strongly consistent."""
@@ -88,10 +88,9 @@ def settle_carried(carried: Carried, outcome: Outcome, services: Services) -> Di
             return Release(PAUSE_SECONDS)
 
 
-def bury_killer(carried: Carried, services: Services) -> Disposition:
-    """Write ``dead`` for a job whose ticket has come too often."""
-    error = f"it was handed out {carried.lease.deliveries} times, and its workers were lost or gave it back"
-    return _bury(carried, error, "handed out too often", "", services)
+def give_row(carried: Carried, services: Services) -> Disposition:
+    """Let a job that comes too often be one like any other, due at once: claimed before it runs, so that its attempts end."""
+    return _put_off(carried, "no worker that had it came to an end", 0.0, services, attempts=carried.ticket.attempts)
 
 
 def _fail(carried: Carried, failed: Failed, services: Services) -> Disposition:
@@ -104,17 +103,17 @@ def _fail(carried: Carried, failed: Failed, services: Services) -> Disposition:
     told: dict[str, str | float | None] = {"reason": failed.cause, "traceback": failed.frames or None}
     _tell("job_retried", carried, services, **told, delay_seconds=round(delay_seconds, 3))
     if delay_seconds > MAX_QUEUE_DELAY_SECONDS or services.holds_retries(carried.lease.queue):
-        return _put_off(carried, failed.error, delay_seconds, services)
+        return _put_off(carried, failed.error, delay_seconds, services, attempts=attempt)
     again = with_attempts(ticket, attempt, ticket_id=services.ids.mark())
     if carried.queue.push([again], delay_seconds):
         return Release(delay_seconds)  # a queue that takes nothing more still delays what it has
     return Acknowledge()
 
 
-def _put_off(carried: Carried, error: str, delay_seconds: float, services: Services) -> Disposition:
+def _put_off(carried: Carried, error: str, delay_seconds: float, services: Services, *, attempts: int) -> Disposition:
     row = transitions.put_off(
         _record(carried),
-        carried.attempt,
+        attempts,
         error,
         write_id=services.ids.mark(),
         run_at=services.clock.now() + round(delay_seconds * 1000),

@@ -5,6 +5,7 @@ The rules are `verdict.judge`; here they are carried out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +17,7 @@ from ringfence.outcome import Acknowledge, Disposition, Release
 from ringfence.patience import patiently
 from ringfence.poison import bury, set_aside_message
 from ringfence.ports import Lease, Services
-from ringfence.verdict import CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge
+from ringfence.verdict import CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge, was_lost_twice
 from ringfence.wire import Ticket
 
 LOOKS = 10
@@ -45,8 +46,11 @@ class Claimed:
     counted: bool
 
 
-def claim(claimant: Claimant, services: Services) -> Claimed | Disposition:
-    """Mint the token and own the job; or say what happens to the message instead."""
+def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] = lambda: True) -> Claimed | Disposition:
+    """Mint the token and own the job; or say what happens to the message instead.
+
+    ``be_alone`` is asked before a job is claimed whose last two workers were lost; it says no if that cannot be had now.
+    """
     ticket, lease = claimant.ticket, claimant.lease
     now = services.clock.now()
     owner = transitions.Owner(
@@ -65,6 +69,8 @@ def claim(claimant: Claimant, services: Services) -> Claimed | Disposition:
             if isinstance(outcome, Written):
                 return _written(outcome.job, counted="attempts" in change.add, lease=lease, services=services)
             verdict = judge(outcome.seen, ticket, lease.deliveries, services.clock.now(), claimant.max_attempts)
+            if isinstance(verdict, Free) and outcome.seen is not None and was_lost_twice(outcome.seen) and not be_alone():
+                return Release()
             answer = _answer(verdict, outcome.seen, owner, claimant, services)
             if not isinstance(answer, Change):
                 return answer

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ringfence.attempt import Taker, name_of, read_ticket, run_code
 from ringfence.carried import Carried
+from ringfence.company import Company
 from ringfence.errors import Poisoned, Unavailable
 from ringfence.lease import Heartbeat
 from ringfence.outcome import Acknowledge, Disposition, Failed, Interrupted, Keep, Outcome, Release
@@ -82,12 +83,14 @@ class Crew:
         queue: Queue,
         threads: int,
         heartbeat: type[Heartbeat],
+        company: Company,
         *,
         leases: Iterable[Lease] = (),
         remaining_seconds: Callable[[], float],
         feed: Feed | None = None,
     ) -> None:
         self._taker, self._services, self._queue, self._threads, self._feed = taker, taker.services, queue, threads, feed
+        self._company = company
         self._clock, self._telemetry = taker.services.clock, taker.services.telemetry
         self._remaining_seconds = remaining_seconds
         self._whole_seconds = remaining_seconds()
@@ -108,6 +111,8 @@ class Crew:
         self._called = False
         """Whether one of the idle has been called and is not there yet: one at a time, for most are called in vain."""
         self._fetching = False
+        self._exchanges = 0
+        """Under way: none may be left behind when a crew ends in good order."""
         self._fetched, self._fetched_at, self._at_once, self._unreachable = 0, self._clock.monotonic(), threads, 0
         self._heartbeat = heartbeat(queue, self._services, on_timeout=self._time_out)
 
@@ -145,7 +150,7 @@ class Crew:
     def _goes_on(self) -> bool:
         if self._feed is not None and not self._feed.stopping:
             return True
-        busy = self._pending or self._undecided or self._unfit or self._fetching
+        busy = self._pending or self._undecided or self._unfit or self._exchanges
         return bool(busy) and self._remaining_seconds() > self._leave_seconds
 
     def _look(self) -> None:
@@ -281,6 +286,7 @@ class Crew:
     def _exchange(self, feed: Feed, room: int) -> None:
         """Acknowledge what is done and, with room, fetch: then the caller has set ``_fetching``."""
         with self._lock:
+            self._exchanges += 1
             done, self._done = self._done, []
         longest_seconds = self._taker.lease_seconds_for(None)
         try:
@@ -299,13 +305,14 @@ class Crew:
         if messages:
             seconds_for = self._taker.lease_seconds_for
             self._heartbeat.awaits([(lease, seconds_for(name_of(ticket))) for lease, ticket in messages], longest_seconds)
-        if room:
-            with self._lock:
+        with self._lock:
+            self._exchanges -= 1
+            if room:
                 self._fetching = False
                 self._pending.extend(messages)
                 self._fetched, self._fetched_at = len(messages), self._clock.monotonic()
-                if feed.stopping:
-                    self._news.notify()
+            if feed.stopping:
+                self._news.notify()
 
     # --- deciding one message ----------------------------------------------------------------------------------------
 
@@ -322,15 +329,29 @@ class Crew:
         return True
 
     def _take_and_run(self, lease: Lease, ticket: Ticket | Poisoned) -> Disposition | None:
-        hold = self._taker.take(self._queue, lease, ticket)
-        if not isinstance(hold, Hold):
-            return hold
-        self._running[lease.receipt] = hold
-        if self._remaining_seconds() <= STOP_SECONDS:
-            hold.stopping = True
-        self._heartbeat.owns(hold)
-        outcome, effects = run_code(hold)
+        seat = self._company.enter(self._stops)
+        if seat is None:
+            return Release()
+        try:
+            hold = self._taker.take(self._queue, lease, ticket, lambda: seat.be_alone(self._stops))
+            if not isinstance(hold, Hold):
+                return hold
+            hold.leave = seat.leave
+            self._running[lease.receipt] = hold
+            if self._remaining_seconds() <= STOP_SECONDS:
+                hold.stopping = True
+            self._heartbeat.owns(hold)
+            # A claim may have taken so much patience that it is too late, or that this batch has returned without it.
+            too_late = self._over.is_set() or self._remaining_seconds() <= self._hand_over_seconds
+            outcome, effects = (Interrupted(), ()) if too_late else run_code(hold)
+        finally:
+            seat.leave()
         return settle(hold, outcome, effects, self._services) if hold.take_outcome() else None
+
+    def _stops(self) -> bool:
+        """Whether it is too late for a job that has waited for company to end."""
+        told_to_stop = self._feed is not None and self._feed.stopping
+        return told_to_stop or self._over.is_set() or self._remaining_seconds() <= STOP_SECONDS
 
     def _failed(self, lease: Lease, fault: Exception) -> Disposition:
         reason = kind_and_place(fault)
@@ -374,6 +395,7 @@ class Crew:
         if not isinstance(hold, Ownership | Carried) or not hold.take_outcome():
             return
         hold.stopping = True
+        hold.leave()
         if hold.abandon is not None:
             hold.abandon()
 

@@ -12,6 +12,9 @@ from ringfence.ports import Lease, Queue, Services
 
 HEARTBEATS_PER_LEASE = 3
 
+MOST_JOINED_SECONDS = 1.0
+"""So long the heartbeat waits for the rows' renewals, and whoever stops it for the heartbeat."""
+
 IDLE_SECONDS = 3600.0
 """With nothing to keep it sleeps until it has."""
 
@@ -48,7 +51,7 @@ class Heartbeat:
             self._stopped = True
             self._wake.notify_all()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(MOST_JOINED_SECONDS)
 
     def awaits(self, messages: Sequence[tuple[Lease, float]], leased_seconds: float) -> None:
         """More messages that are not started yet, with the lengths of their own leases; leased just now for
@@ -134,7 +137,8 @@ class Heartbeat:
             with self._lock:
                 now = self._renewed = self._clock.monotonic()
                 kept = list(self._waiting.values())
-                running = [hold for hold in self._running.values() if hold.ends_at > now]
+                # One that is being settled is kept beyond its timeout: its last write may take some patience.
+                running = [hold for hold in self._running.values() if hold.ends_at > now or hold.settled]
             lost = self._extend([*kept, *((hold.lease, hold.lease_seconds) for hold in running)])
             self._drop(lost)
         now = self._clock.monotonic()
@@ -143,8 +147,11 @@ class Heartbeat:
         renewals = [threading.Thread(target=hold.renew, daemon=True) for hold in due]
         for renewal in renewals:
             renewal.start()
+        wait_seconds = min(MOST_JOINED_SECONDS, self._interval_seconds() / 2)
         for renewal in renewals:
-            renewal.join()
+            renewal.join(wait_seconds)
+            if renewal.is_alive():
+                wait_seconds = 0.0  # it goes on by itself; until it ends, that job's renewals are passed over
 
     def _extend(self, leases: Sequence[tuple[Lease, float]]) -> set[str]:
         """Extend each by its own length. Returns the receipts that the queue says are over."""

@@ -54,7 +54,10 @@ class Lines:
     def serve(self, states: Mapping[str, QueueState], has_time: Callable[[], bool]) -> Served:
         """Call up those whose turn it is, in every line, and open the lines that are empty."""
         for queue in states.keys() - self._queues.keys():
-            self._bury_all(queue, states[queue].line, has_time)
+            try:
+                self._bury_all(queue, states[queue].line, has_time)
+            except Unavailable as fault:
+                self._services.telemetry.event("line_failed", queue=queue, reason=str(fault))
         released, look_again = 0, False
         turn: Sequence[str] = list(self._queues)
         while turn and has_time():

@@ -36,6 +36,8 @@ class Hold:
         """Whether the job should end at its next checkpoint."""
         self.abandon: Callable[[], object] | None = None
         """How to end its code once its outcome was taken beside it, if there is a way."""
+        self.leave: Callable[[], object] = _nothing
+        """How to make room for others then."""
         self._latch = threading.Lock()
 
     @property
@@ -59,6 +61,9 @@ class Hold:
     def renew(self) -> None:
         """Renew what is not the queue's, or take notice of the loss. Never raises."""
         self.stopping = True
+
+
+def _nothing() -> None: ...
 
 
 class Ownership(Hold):

@@ -78,9 +78,7 @@ class Timers:
         lines = Lines(self._services, self._queues, self._pacer)
         released = 0
         while True:
-            states = self._settings.all()
-            for queue in self._queues:
-                self._pacer.learn(queue, states.get(queue, QueueState()))
+            states = self._states()
             released += self._release_due(has_time)
             served = lines.serve(states, has_time)
             released += served.released
@@ -93,6 +91,18 @@ class Timers:
         if self._unavailable is not None:
             raise self._unavailable
         return {"released": released, "drained": drained, "renewed": renewed}
+
+    def _states(self) -> Mapping[str, QueueState]:
+        """How all queues stand; nothing, and everybody goes on with what was known, while that cannot be read."""
+        try:
+            states = self._settings.all()
+        except Unavailable as fault:
+            self._telemetry.event("timers_held", part="settings", reason=str(fault))
+            self._unavailable = fault
+            return {}
+        for queue in self._queues:
+            self._pacer.learn(queue, states.get(queue, QueueState()))
+        return states
 
     def _part(self, name: str, work: Callable[[], int]) -> int:
         """What ``work`` counts. A partition or queue out of reach does not stop the parts that come after it."""

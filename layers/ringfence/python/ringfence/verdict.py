@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ringfence.job import WAITING, Job, Millis
+from ringfence.job import WAITING, Job, Millis, State
 from ringfence.wire import Ticket
 
 CLOCK_SKEW_MS = 5_000
@@ -88,6 +88,11 @@ def judge(job: Job | None, ticket: Ticket, deliveries: int, now: Millis, max_att
         # A healthy job must not die of a duplicate: over a running row its lease must be over by the clock, too.
         return UsedUp() if lapsed else Held(free_at)
     return Free(counted)
+
+
+def was_lost_twice(seen: Job) -> bool:
+    """Whether a job just found free to be taken over has lost the owner before this one as well: it may be what kills them."""
+    return seen.state is State.RUNNING and bool(seen.history) and seen.history[-1].outcome == "lost"
 
 
 def attempts_allowed(job: Job, max_attempts: int | None) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ringfence.app import App
 from ringfence.attempt import Taker
+from ringfence.company import Company
 from ringfence.crew import Crew, Feed
 from ringfence.lease import Heartbeat
 from ringfence.ports import Lease, Queue, Services
@@ -26,8 +27,11 @@ class Worker:
         threads: int,
         lease_seconds: float,
         heartbeat: type[Heartbeat] = Heartbeat,
+        company: Company | None = None,
     ) -> None:
+        """``company`` is shared by all the workers of a process."""
         self.app, self.services, self.name, self.threads, self.heartbeat = app, services, name, threads, heartbeat
+        self._company = company or Company()
         self._taker = Taker(name, app.jobs, lease_seconds, services)
 
     def handle(
@@ -37,10 +41,15 @@ class Worker:
 
         ``remaining_seconds`` says how long this invocation may still take.
         """
-        crew = Crew(self._taker, queue, self.threads, self.heartbeat, leases=leases, remaining_seconds=remaining_seconds)
+        crew = Crew(
+            self._taker, queue, self.threads, self.heartbeat, self._company, leases=leases, remaining_seconds=remaining_seconds
+        )
         return crew.run()
 
     def serve(self, queue: Queue, feed: Feed) -> None:
         """Take messages from a feed and decide them, until it stops; then let what runs end within its time, hand over what
         does not, and give back what was not started."""
-        Crew(self._taker, queue, self.threads, self.heartbeat, remaining_seconds=feed.remaining_seconds, feed=feed).run()
+        crew = Crew(
+            self._taker, queue, self.threads, self.heartbeat, self._company, remaining_seconds=feed.remaining_seconds, feed=feed
+        )
+        crew.run()

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ringfence.clock import SystemClock
+from ringfence.company import Company
 from ringfence.errors import RingfenceError
 from ringfence.process.feed import QueueFeed, Stop
 from ringfence.runtime import Runtime
@@ -49,6 +50,7 @@ class Child:
         # Not all processes at once: they were started together, and would be gone together.
         self._max_jobs = None if limits.max_jobs is None else limits.max_jobs - random.randrange(limits.max_jobs // 10 + 1)
         self._looked = dict.fromkeys(threads_of, 0.0)
+        self._company = Company()
         self._failed = False
 
     def run(self) -> int:
@@ -70,7 +72,12 @@ class Child:
         try:
             like: Worker = runtime.worker
             worker = Worker(
-                like.app, like.services, name=like.name, threads=threads, lease_seconds=runtime.settings.lease_seconds
+                like.app,
+                like.services,
+                name=like.name,
+                threads=threads,
+                lease_seconds=runtime.settings.lease_seconds,
+                company=self._company,
             )
             queue = runtime.queues[name]
             worker.serve(queue, QueueFeed(queue, self._stop, partial(self._look, name)))

@@ -1,0 +1,71 @@
+"""Who may run beside whom in one process.
+
+When a process dies, nothing tells which of its jobs killed it. All come again, and would meet again, until the innocent ones
+had used up their attempts along with the guilty one. So a job whose worker was lost twice in a row runs alone: if it is the
+one, it takes nobody along, and if it is not, nobody takes it along. Whoever waits for that has not claimed its job yet, and
+loses no attempt by waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+LOOK_SECONDS = 0.5
+"""How often somebody who waits looks whether there is still a reason to."""
+
+
+class Company:
+    """The jobs that run in one process."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.together: set[Seat] = set()
+        self.waiting: set[Seat] = set()
+        """Those that want to be alone."""
+        self.alone: Seat | None = None
+
+    def enter(self, given_up: Callable[[], bool]) -> Seat | None:
+        """A seat among the others, once nobody is or wants to be alone. None if it was given up before."""
+        seat = Seat(self)
+        with self.changed:
+            while self.alone is not None or self.waiting:
+                if given_up():
+                    return None
+                self.changed.wait(LOOK_SECONDS)
+            self.together.add(seat)
+        return seat
+
+
+class Seat:
+    """A job's place in the company, from before its claim until its outcome is taken."""
+
+    def __init__(self, company: Company) -> None:
+        self._company = company
+
+    def be_alone(self, given_up: Callable[[], bool]) -> bool:
+        """Wait until all others have left, and keep newcomers out. False if it was given up before."""
+        company = self._company
+        with company.changed:
+            company.together.discard(self)
+            company.waiting.add(self)
+            company.changed.notify_all()
+            try:
+                while company.together or company.alone not in (None, self):
+                    if given_up():
+                        return False
+                    company.changed.wait(LOOK_SECONDS)
+                company.alone = self
+            finally:
+                company.waiting.discard(self)
+        return True
+
+    def leave(self) -> None:
+        """Make room. Leaving again does nothing."""
+        company = self._company
+        with company.changed:
+            company.together.discard(self)
+            if company.alone is self:
+                company.alone = None
+            if company.waiting or not company.together:
+                company.changed.notify_all()

@@ -740,6 +740,27 @@ def test_a_group_that_may_not_go_yet_is_not_written_at_every_look() -> None:
     assert written == ["left"]
 
 
+def test_timers_look_at_no_more_of_a_line_than_its_rate_lets_go() -> None:
+    here = system(rate_per_second=0.1, burst=2)
+    looked: list[int] = []
+    peek, line = here.memory_ledger.peek, here.memory_ledger.line
+
+    def counted_peek(job_ids: Sequence[str]) -> Any:
+        looked.append(len(job_ids))
+        return peek(job_ids)
+
+    def counted_line(queue: str, limit: int) -> Any:
+        looked.append(limit)
+        return line(queue, limit)
+
+    submitted(here, 100)
+    here.run_relay()
+    here.memory_ledger.peek, here.memory_ledger.line = counted_peek, counted_line  # type: ignore[method-assign]
+    here.clock.sleep(30)
+    assert here.timers.run()["released"] == 3
+    assert max(looked) == 0.1 * HORIZON + 2
+
+
 def test_a_queue_out_of_reach_does_not_keep_the_line_of_another_waiting() -> None:
     here = faulty("queue:default", unavailable("depth", call=None))
     for queue in ("default", "priority"):

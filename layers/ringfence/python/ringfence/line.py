@@ -81,12 +81,13 @@ class Lines:
         return line.waiting or self._clock.now() <= line.last_place + FORGOTTEN_MS
 
     def _serve(self, queue: str, line: Line) -> Served:
-        jobs = self._ledger.line(queue, CALLED_UP_TOGETHER)
+        most = self._pacer.within_reach(queue, CALLED_UP_TOGETHER)
+        jobs = self._ledger.line(queue, most)
         # Looked for after the others: whoever came before one of those, through the same relay, is here by now.
         for group in self._ledger.groups(queue, 1):
             jobs = [job for job in jobs if (job.run_at or 0) < group.first_place]
             if not jobs:
-                return self._serve_group(group)
+                return self._serve_group(group, most)
         if not jobs:
             return Served(0, self._open(queue, line) if line.waiting else self._is_fresh(line))
         waits = self._pacer.call_up(queue, len(jobs))
@@ -102,10 +103,10 @@ class Lines:
             return Served(len(sent.pushed), more=True)
         return self._held_up(queue, len(sent.pushed))
 
-    def _serve_group(self, group: Group) -> Served:
-        """Call up those of the first group whose turn it is. Their rows have no marks to clear: that they have left is written
-        on the group, after the push, for a second ticket is harmless and a lost one is not."""
-        queue, standing = group.queue, group.waiting[:CALLED_UP_TOGETHER]
+    def _serve_group(self, group: Group, most: int) -> Served:
+        """Call up those of the first group whose turn it is, ``most`` at the most. Their rows have no marks to clear: that they
+        have left is written on the group, after the push, for a second ticket is harmless and a lost one is not."""
+        queue, standing = group.queue, group.waiting[:most]
         rows = {job.job_id: job for job in self._ledger.peek([job_id for job_id, _ in standing])}
         jobs = [(rows[job_id], place) for job_id, place in standing if job_id in rows and waits_in_group(rows[job_id])]
         waits = self._pacer.call_up(queue, len(jobs))

@@ -103,6 +103,13 @@ class Pacer:
         not_before = max(0, line.open_from - self._clock.now())
         return [max(wait, not_before) for wait in self.call_up(queue, count)]
 
+    def within_reach(self, queue: str, most: int) -> int:
+        """How many, of so many at most, the queue's rate can let go at once: nobody need look at more of its line."""
+        settings = self.state(queue).settings
+        if settings.rate_per_second is None:
+            return most
+        return min(most, settings.burst + math.ceil(settings.rate_per_second * self._horizon_ms / 1_000))
+
     def call_up(self, queue: str, count: int) -> list[Millis]:
         """The same for the first in line, whom nobody is in front of."""
         settings = self.state(queue).settings

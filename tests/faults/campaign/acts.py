@@ -88,7 +88,7 @@ def freeze(stage: Stage) -> Done:
     function, pid = _any_process(stage)
     seconds = stage.rng.uniform(0.3, 3.0) * stage.bed.lease_seconds
     _signal(pid, signal.SIGSTOP)
-    return f"{function} {pid} frozen for {seconds:.1f} s", Lasting(seconds, lambda: _signal(pid, signal.SIGCONT))
+    return f"{function} {pid} frozen for {seconds:.1f} s", Lasting(seconds, lambda: _thaw(stage.bed, pid))
 
 
 def freeze_owner(stage: Stage) -> Done:
@@ -96,7 +96,7 @@ def freeze_owner(stage: Stage) -> Done:
     pid = _owner(stage)
     seconds = stage.rng.uniform(2.5, 4.0) * stage.bed.lease_seconds
     _signal(pid, signal.SIGSTOP)
-    return f"worker {pid} frozen with its jobs for {seconds:.1f} s", Lasting(seconds, lambda: _signal(pid, signal.SIGCONT))
+    return f"worker {pid} frozen with its jobs for {seconds:.1f} s", Lasting(seconds, lambda: _thaw(stage.bed, pid))
 
 
 def kill_owner(stage: Stage) -> Done:
@@ -114,6 +114,8 @@ def rolling_restart(stage: Stage) -> Done:
     for function in bed.functions:
         there = list(bed.pids(function))
         for pid in there:
+            if pid not in bed.pids(function):
+                continue  # it has ended meanwhile, and another's process may have its number
             _signal(pid, signal.SIGCONT)
             # A process of a function has no end of its own; those of a `ringfence worker` hand over.
             _signal(pid, signal.SIGTERM if function == WORKERS else signal.SIGKILL)
@@ -486,6 +488,11 @@ def _worker_pids(bed: Bed) -> Sequence[int]:
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _thaw(bed: Bed, pid: int) -> None:
+    if any(pid in bed.pids(function) for function in bed.functions):
+        _signal(pid, signal.SIGCONT)
 
 
 def _any_door(stage: Stage) -> tuple[str, Door]:

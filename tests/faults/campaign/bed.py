@@ -241,6 +241,7 @@ class Bed:
     def start_workers(self) -> None:
         environment = self.dev.environment(WORKER)
         self.workers = WorkersHere(environment, INSIDE, self.dev.logs, WORKER_PROCESSES, self.redis_queues)
+        self.workers.forget_earlier()
         self.workers.__enter__()
 
     # --- health ------------------------------------------------------------------------------------------------------
@@ -277,10 +278,15 @@ class Bed:
 
 
 class WorkersHere(WorkerProcesses):
-    """A `ringfence worker` on this machine; a log tells of processes whose parent was killed, and nobody of their end."""
+    """A `ringfence worker` on this machine. When its parent is killed nobody tells of its processes' end, and what has their
+    number then is somebody else's, or a thread of ours: only children of the living parent are given a signal."""
 
     def pids(self) -> Sequence[int]:
-        return [pid for pid in super().pids() if _lives(pid)]
+        return [pid for pid in super().pids() if _parent_of(pid) in (self.supervisor, None)]
+
+    def forget_earlier(self) -> None:
+        """What the logs of those before tell is not of these."""
+        self._log.new_events()
 
     @property
     def supervisor(self) -> int:
@@ -289,12 +295,18 @@ class WorkersHere(WorkerProcesses):
         return self._supervisor.pid
 
 
-def _lives(pid: int) -> bool:
+def _parent_of(pid: int) -> int | None:
+    """0 when there is no such process; None where the system does not tell.
+
+    https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+    """
+    if not Path("/proc/self/stat").exists():
+        return None
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        # The name, in parentheses, may hold anything.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 # --- starting one ----------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 APP = Path(__file__).with_name("campaign_app")
 LIBRARY = ROOT / "layers" / "ringfence" / "python"
 
-ROUNDS = 3
+ROUNDS = 5
 CROWD = 10_000
 FREE_PER_SECOND = 10
 SECONDS = 30

@@ -18,7 +18,7 @@ from .scheduler import taking_turns
 from .world import Plan
 
 ROOT = Path(__file__).parents[2]
-SEEDS, AT_ONCE = 2_000, 100
+SEEDS, AT_ONCE = 600, 100
 SEEDS_PER_BUG = 150
 
 INTERESTING = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ringfence.job import Job, State
 
+from .bed import RELAY
 from .books import Books
 
 
@@ -74,7 +75,7 @@ INTERESTING: Sequence[Interesting] = (
         "ProvisionedThroughputExceededException")))),
     Interesting("a transaction in conflict was retried", _told("campaign_retried:TransactionCanceledException")),
     Interesting("some entries of a batch failed", _told("campaign_entries_failed")),
-    Interesting("the relay held its place", _told("relay_held")),
+    Interesting("the relay held its place", _told(f"{RELAY}:relay_held", f"{RELAY}:push_failed")),
     Interesting("an append failed", _told("append_failed")),
     Interesting("an unreadable record was quarantined", _told("record_quarantined")),
     Interesting("a foreign message was quarantined", _told("ticket_quarantined")),

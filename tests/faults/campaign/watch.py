@@ -23,15 +23,15 @@ class Watch:
     """Reads all logs in a thread of its own, from `start` to `stop`."""
 
     def __init__(self, logs: Path, books: Books) -> None:
-        self._logs = [WorkerLog(logs, name) for name in (GATEWAY, RELAY, WORKER, TIMERS, LOG)]
+        self._logs = {name: WorkerLog(logs, name) for name in (GATEWAY, RELAY, WORKER, TIMERS, LOG)}
         self._books = books
-        for log in self._logs:
+        for log in self._logs.values():
             log.new_events()  # what was told before is not of this run
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
         self.counts: Counter[str] = Counter()
-        """By name; those of `_detail` also as ``name:detail``."""
+        """By name, and as ``function:name``; those of `_detail` also as ``name:detail``."""
         self.succeeded: Counter[str] = Counter()
         """By job id."""
         self.ended: set[str] = set()
@@ -85,9 +85,10 @@ class Watch:
             self.fault = fault
 
     def _look(self) -> None:
-        for log in self._logs:
+        for function, log in self._logs.items():
             for event in log.new_events():
                 with self._lock:
+                    self.counts[f"{function}:{event.name}"] += 1
                     self._see(event)
 
     def _see(self, event: Event) -> None:

@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ringfence.testing.emulator_kinds import USUAL
-
 from .conftest import App, eventually, is_alive
 
 
@@ -69,7 +67,6 @@ def test_a_function_that_exits_is_a_502_and_the_next_request_is_served(app: App)
     assert app.request("GET", "/")[0] == 200
 
 
-@pytest.mark.parametrize("app", [USUAL], indirect=True, scope="package")  # five seconds, in which no emulator is asked
 def test_a_function_past_its_time_limit_is_a_502(app: App) -> None:
     assert app.request("GET", "/sleep?seconds=60")[0] == 502
 

@@ -318,6 +318,13 @@ def test_processes_are_added_for_invocations_that_wait_up_to_a_limit(run: Callab
     assert len(running.pool.pids()) == 2
 
 
+def test_an_invocation_that_follows_closely_on_another_waits_for_its_process(run: Callable[..., Running]) -> None:
+    running = run(1, most=4)
+    pids = {running.call().value()["pid"] for _ in range(100)}
+    running.pool.wait_ready(30.0)
+    assert pids == set(running.pool.pids())
+
+
 def test_a_restart_replaces_all_processes_and_adds_variables(run: Callable[..., Running]) -> None:
     running = run(2)
     before = set(running.pool.pids())

@@ -106,7 +106,7 @@ class Pool:
                 return Outcome.failed("Sandbox.Stopped", "ringfence dev is stopping")
             self._waiting.append(invocation)
             self._hand_out()
-            if self._waiting and self._wanted < self.size.most:
+            if len(self._waiting) > self._about_to_ask() and self._wanted < self.size.most:
                 self._wanted += 1
             self._changed.notify_all()
         return invocation.wait()
@@ -182,6 +182,13 @@ class Pool:
                 process = self._idle[-1]
             self._idle.remove(process)
             process.give(self._waiting.popleft(), self.function.timeout_seconds)
+
+    def _about_to_ask(self) -> int:
+        """Processes that take one of those that wait in a moment: they are being started, or have just answered. One more for
+        each batch that follows closely on another would be a cold start in the way of all that runs."""
+        starting = self._wanted - len(self._processes)
+        free = (each for each in self._processes if each.invocation is None and each.kill_reason is None)
+        return starting + sum(not each.is_stopped() for each in free)
 
     def _kill(self, process: FunctionProcess, reason: str) -> None:
         if process in self._idle:

@@ -47,10 +47,9 @@ class JobSpec:
         if self.arguments is None:
             return {}
         try:
-            decoded = msgspec.json.decode(payload, type=self.arguments)
+            return msgspec.structs.asdict(msgspec.json.decode(payload, type=self.arguments))
         except (msgspec.DecodeError, RecursionError) as fault:
             raise Dead(f"the payload does not fit {self.name}: {fault}") from None
-        return {name: getattr(decoded, name) for name in decoded.__struct_fields__}
 
 
 class App:

@@ -95,6 +95,8 @@ def run_code(hold: Ownership | Carried) -> tuple[Outcome, Sequence[Effect]]:
 
             running = coroutines.start(result)
             hold.abandon = running.cancel
+            if hold.settled:  # whoever took the outcome may have come before there was a way
+                running.cancel()
             result = coroutines.result_of(running)
         return Done(encode_text(result, "result")), context.staged
     except BaseException as raised:

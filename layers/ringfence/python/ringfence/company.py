@@ -19,36 +19,39 @@ class Company:
     """The jobs that run in one process."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.together: set[Seat] = set()
-        self.waiting: set[Seat] = set()
-        """Those that want to be alone."""
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.together = 0
+        """How many have a seat among others."""
+        self.waiting = 0
+        """How many want to be alone."""
         self.alone: Seat | None = None
 
     def enter(self, given_up: Callable[[], bool]) -> Seat | None:
         """A seat among the others, once nobody is or wants to be alone. None if it was given up before."""
-        seat = Seat(self)
-        with self.changed:
+        with self.lock:
             while self.alone is not None or self.waiting:
                 if given_up():
                     return None
                 self.changed.wait(LOOK_SECONDS)
-            self.together.add(seat)
-        return seat
+            self.together += 1
+        return Seat(self)
 
 
 class Seat:
     """A job's place in the company, from before its claim until its outcome is taken."""
 
+    __slots__ = ("_among_others", "_company")
+
     def __init__(self, company: Company) -> None:
-        self._company = company
+        self._company, self._among_others = company, True
 
     def be_alone(self, given_up: Callable[[], bool]) -> bool:
         """Wait until all others have left, and keep newcomers out. False if it was given up before."""
         company = self._company
-        with company.changed:
-            company.together.discard(self)
-            company.waiting.add(self)
+        with company.lock:
+            self._give_up_place()
+            company.waiting += 1
             company.changed.notify_all()
             try:
                 while company.together or company.alone not in (None, self):
@@ -57,15 +60,22 @@ class Seat:
                     company.changed.wait(LOOK_SECONDS)
                 company.alone = self
             finally:
-                company.waiting.discard(self)
+                company.waiting -= 1
         return True
 
     def leave(self) -> None:
         """Make room. Leaving again does nothing."""
         company = self._company
-        with company.changed:
-            company.together.discard(self)
-            if company.alone is self:
+        with company.lock:
+            self._give_up_place()
+            was_alone = company.alone is self
+            if was_alone:
                 company.alone = None
-            if company.waiting or not company.together:
+            if was_alone or company.waiting:
                 company.changed.notify_all()
+
+    def _give_up_place(self) -> None:
+        """Under the lock."""
+        if self._among_others:
+            self._among_others = False
+            self._company.together -= 1

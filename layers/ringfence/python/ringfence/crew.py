@@ -337,12 +337,13 @@ class Crew:
             if not isinstance(hold, Hold):
                 return hold
             hold.leave = seat.leave
-            self._running[lease.receipt] = hold
-            if self._remaining_seconds() <= STOP_SECONDS:
-                hold.stopping = True
             self._heartbeat.owns(hold)
+            self._running[lease.receipt] = hold
+            left = self._remaining_seconds()
+            if left <= STOP_SECONDS:
+                hold.stopping = True
             # A claim may have taken so much patience that it is too late, or that this batch has returned without it.
-            too_late = self._over.is_set() or self._remaining_seconds() <= self._hand_over_seconds
+            too_late = self._over.is_set() or left <= self._hand_over_seconds
             outcome, effects = (Interrupted(), ()) if too_late else run_code(hold)
         finally:
             seat.leave()
@@ -359,9 +360,10 @@ class Crew:
         return Keep()
 
     def _decided(self, lease: Lease, disposition: Disposition) -> None:
-        self._heartbeat.forget(lease)
         if isinstance(disposition, Release):
             self._release([lease], disposition.delay_seconds)
+        else:
+            self._heartbeat.forget(lease)
         with self._lock:
             hold = self._running.pop(lease.receipt, None)
             if self._undecided.pop(lease.receipt, None) is not None and isinstance(disposition, Acknowledge):
@@ -372,12 +374,11 @@ class Crew:
 
     def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None:
         """Release messages that were not started."""
-        for lease in leases:
-            self._heartbeat.forget(lease)
         if leases:
             self._release(leases, delay_seconds)
 
     def _release(self, leases: Sequence[Lease], delay_seconds: float) -> None:
+        self._heartbeat.forget_before_release(leases)
         try:
             self._queue.release(leases, delay_seconds)
         except Exception as fault:  # noqa: BLE001 - they come back by themselves when their leases end

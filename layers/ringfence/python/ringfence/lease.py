@@ -30,13 +30,14 @@ class Heartbeat:
         self._clock, self._telemetry = services.clock, services.telemetry
         self._renewed = self._clock.monotonic()
         self._lock = threading.Lock()
+        # Every message goes through these two, in single steps that need no lock. Whoever reads more copies them first.
         self._waiting: dict[str, tuple[Lease, float]] = {}
         self._running: dict[str, Hold] = {}
         self._extending = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._stopped = False
         self._sleeps_until = float("-inf")
-        """On the monotonic clock, while the thread sleeps."""
+        """On the monotonic clock, while the thread sleeps; the end of time while it finds out how long it may."""
         self._thread = threading.Thread(target=self._run, name="ringfence-heartbeat", daemon=True)
 
     def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
@@ -56,12 +57,12 @@ class Heartbeat:
     def awaits(self, messages: Sequence[tuple[Lease, float]], leased_seconds: float) -> None:
         """More messages that are not started yet, with the lengths of their own leases; leased just now for
         ``leased_seconds``. Those with another length get it at once: a worker that dies is missed as soon as that says."""
-        with self._wake:
+        with self._lock:
             if not self._waiting and not self._running:
                 self._renewed = self._clock.monotonic()
             for lease, seconds in messages:
                 self._waiting[lease.receipt] = lease, seconds
-            self._wake_before(self._renewed + self._interval_seconds())
+        self._wake_before(self._renewed + min(seconds for _, seconds in messages) / HEARTBEATS_PER_LEASE)
         unadjusted = [(lease, seconds) for lease, seconds in messages if seconds != leased_seconds]
         if unadjusted:
             with self._extending:
@@ -73,26 +74,31 @@ class Heartbeat:
 
     def owns(self, hold: Hold) -> None:
         """A message was claimed: from now on what else it holds is renewed as well."""
-        with self._wake:
-            self._waiting.pop(hold.lease.receipt, None)
-            self._running[hold.lease.receipt] = hold
-            self._wake_before(min(hold.ends_at, self._renewed + hold.lease_seconds / HEARTBEATS_PER_LEASE))
+        receipt = hold.lease.receipt
+        self._running[receipt] = hold
+        self._waiting.pop(receipt, None)
+        self._wake_before(min(hold.ends_at, self._renewed + hold.lease_seconds / HEARTBEATS_PER_LEASE))
 
     def forget(self, lease: Lease) -> None:
-        """A message is decided: its lease is not renewed any more once this returns, or a release would be undone."""
-        with self._extending, self._lock:
-            self._waiting.pop(lease.receipt, None)
-            self._running.pop(lease.receipt, None)
+        """A message is decided: no renewal that begins from now on includes it."""
+        self._waiting.pop(lease.receipt, None)
+        self._running.pop(lease.receipt, None)
+
+    def forget_before_release(self, leases: Iterable[Lease]) -> None:
+        """The same, and none that has begun is under way when this returns: it would undo the release."""
+        with self._extending:
+            for lease in leases:
+                self.forget(lease)
 
     def _drop(self, lost: Iterable[str]) -> None:
-        with self._lock:
-            for receipt in lost:
-                self._waiting.pop(receipt, None)
+        for receipt in lost:
+            self._waiting.pop(receipt, None)
 
     def _wake_before(self, turn: float) -> None:
         """See to it that the thread, if it sleeps, is awake by then. Most messages come and go while it sleeps on."""
         if turn < self._sleeps_until:
-            self._wake.notify_all()
+            with self._wake:
+                self._wake.notify_all()
 
     def _run(self) -> None:
         while not self._told_to_stop():
@@ -107,6 +113,8 @@ class Heartbeat:
         """Sleep until the next renewal or timeout, or until woken."""
         with self._wake:
             if not self._stopped:
+                # Whoever comes while this looks around sees that it must wake us, and has to wait until we sleep.
+                self._sleeps_until = float("inf")
                 self._sleeps_until = self._next_turn()
                 self._clock.wait_until(self._wake, self._sleeps_until)
                 self._sleeps_until = float("-inf")
@@ -114,17 +122,17 @@ class Heartbeat:
 
     def _next_turn(self) -> float:
         """When the next renewal or timeout is due, on the monotonic clock."""
-        timeouts = [hold.ends_at for hold in self._running.values() if not hold.settled]
+        timeouts = [hold.ends_at for hold in list(self._running.values()) if not hold.settled]
         return min([self._renewed + self._interval_seconds(), *timeouts])
 
     def _interval_seconds(self) -> float:
-        seconds = [seconds for _, seconds in self._waiting.values()] + [hold.lease_seconds for hold in self._running.values()]
-        return min(seconds, default=IDLE_SECONDS) / HEARTBEATS_PER_LEASE
+        waiting = [seconds for _, seconds in list(self._waiting.values())]
+        running = [hold.lease_seconds for hold in list(self._running.values())]
+        return min([*waiting, *running], default=IDLE_SECONDS) / HEARTBEATS_PER_LEASE
 
     def _timed_out(self) -> list[Hold]:
         now = self._clock.monotonic()
-        with self._lock:
-            return [hold for hold in self._running.values() if hold.ends_at <= now and not hold.settled]
+        return [hold for hold in list(self._running.values()) if hold.ends_at <= now and not hold.settled]
 
     def _renew_if_due(self) -> None:
         with self._lock:
@@ -136,9 +144,9 @@ class Heartbeat:
         with self._extending:
             with self._lock:
                 now = self._renewed = self._clock.monotonic()
-                kept = list(self._waiting.values())
+                kept = list(self._waiting.values())  # before the running: what is started meanwhile is in one of them
                 # One that is being settled is kept beyond its timeout: its last write may take some patience.
-                running = [hold for hold in self._running.values() if hold.ends_at > now or hold.settled]
+                running = [hold for hold in list(self._running.values()) if hold.ends_at > now or hold.settled]
             lost = self._extend([*kept, *((hold.lease, hold.lease_seconds) for hold in running)])
             self._drop(lost)
         now = self._clock.monotonic()

@@ -128,6 +128,11 @@ class FusedQueue(Queue, Protocol):
         whether it is; acknowledging it again does no harm."""
         ...
 
+    def ask(self, done: Sequence[Lease], max_tickets: int, lease_seconds: float) -> Callable[[], list[Lease]]:
+        """The same without a wait, in two steps: sent now, and the reply read by calling what is returned, once, in any thread.
+        The leases run from now on. Either step may raise `Unavailable`. There may be fewer than are visible."""
+        ...
+
 
 @runtime_checkable
 class MarkedQueue(Queue, Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 from ringfence.ports import Clock, FusedQueue, Lease, Queue
@@ -16,18 +15,14 @@ class Stop:
 
     def __init__(self, clock: Clock, grace_seconds: float) -> None:
         self._clock, self._grace_seconds = clock, grace_seconds
-        self._asked = threading.Event()
         self._ends_at = float("inf")
+        self.asked = False
 
     def ask(self) -> None:
         """Stop: take no more messages, and end within the grace."""
-        if not self._asked.is_set():
+        if not self.asked:
             self._ends_at = self._clock.monotonic() + self._grace_seconds
-            self._asked.set()
-
-    @property
-    def asked(self) -> bool:
-        return self._asked.is_set()
+            self.asked = True
 
     def remaining_seconds(self) -> float:
         return self._ends_at - self._clock.monotonic() if self.asked else float("inf")
@@ -58,6 +53,19 @@ class QueueFeed:
             leases = self._queue.lease(room, lease_seconds, self._wait_seconds) if room else []
         self._on_look(len(done))
         return leases
+
+    def ask(self, done: Sequence[Lease], room: int, lease_seconds: float) -> Callable[[], list[Lease]] | None:
+        """See `crew.Feed.ask`."""
+        if self._fused is None:
+            return None
+        reply = self._fused.ask(done, room, lease_seconds)
+
+        def receive() -> list[Lease]:
+            leases = reply()
+            self._on_look(len(done))
+            return leases
+
+        return receive
 
     def look(self) -> None:
         """See `crew.Feed.look`."""

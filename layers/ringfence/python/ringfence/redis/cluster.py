@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redis.backoff import NoBackoff
@@ -42,6 +42,10 @@ class Cluster:
         # redis-py waits for the reply no longer than its socket timeout.
         self._ask("BLPOP", key, f"{max(0.001, min(seconds, self._timeout_seconds / 2)):.3f}")
         return self.run(script, keys, arguments)
+
+    def begin(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Callable[[], Any]:
+        reply = self.run(script, keys, arguments)  # redis-py has no other way for one that follows the slots
+        return lambda: reply
 
     def info(self, key: str) -> Mapping[str, str]:
         client = self._client()

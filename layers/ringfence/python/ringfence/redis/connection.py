@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ringfence.ports import Telemetry
@@ -34,6 +34,10 @@ class Connection(Protocol):
 
         In one round trip where that can be: whoever is woken has its messages at once.
         """
+        ...
+
+    def begin(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Callable[[], Any]:
+        """Send now what `run` would; the returned call, in any thread, waits for the reply. Neither is tried again."""
         ...
 
     def info(self, key: str) -> Mapping[str, str]:

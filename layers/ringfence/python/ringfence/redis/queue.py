@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringfence.clock import SystemClock
@@ -106,6 +106,25 @@ class RedisQueue:
                 leases, _ = self._take((), max_tickets, lease_ms, stays=False)
         return leases
 
+    def ask(self, done: Sequence[Lease], max_tickets: int, lease_seconds: float) -> Callable[[], list[Lease]]:
+        """See `ringfence.ports.FusedQueue.ask`. At most `MAX_BATCH` messages."""
+        lease_ms = _milliseconds(lease_seconds, self.max_lease_seconds)
+        if len(done) > MAX_BATCH:
+            self.acknowledge(done[MAX_BATCH:])
+        verb, arguments = _taking(done[:MAX_BATCH], min(max_tickets, MAX_BATCH), lease_ms, stays=True)
+        try:
+            read = self._connection.begin(script(verb), (self.messages_key, self._wake), arguments)
+        except FAILURES as failure:
+            raise self._failed(verb, failure) from failure
+
+        def reply() -> list[Lease]:
+            try:
+                return self._taken(read())
+            except FAILURES as failure:
+                raise self._failed(verb, failure) from failure
+
+        return reply
+
     def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
         """See `ringfence.ports.Queue.extend`."""
         lease_ms = _milliseconds(lease_seconds, self.max_lease_seconds)
@@ -153,24 +172,27 @@ class RedisQueue:
 
         ``after_seconds`` is how long to wait first, unless somebody wakes us.
         """
-        look_ms = round(LOOK_SECONDS * 1000)
-        verb, pairs = ("acknowledge_and_lease", with_deliveries(done)) if done else ("lease", [])
         leases: list[Lease] = []
         while True:
             wanted = min(MAX_BATCH, max_tickets - len(leases))
+            verb, arguments = _taking(done, wanted, lease_ms, stays=stays)
             try:
-                reply = self._run(verb, wanted, lease_ms, look_ms, int(stays), *pairs, after_seconds=after_seconds)
+                reply = self._run(verb, *arguments, after_seconds=after_seconds)
             except Unavailable:
                 if leases:
                     return leases, 0.0  # these are hidden from everybody else: better worked on than waited out
                 raise
-            taken = leases_in(reply, self.name)
+            taken = self._taken(reply)
             leases += taken
-            if not taken:
-                self._know_memory(reply[2])
             if len(taken) < wanted or len(leases) == max_tickets:
                 return leases, reply[1] / 1000 if reply[1] >= 0 else LOOK_SECONDS
-            verb, pairs, after_seconds = "lease", [], 0.0
+            done, after_seconds = (), 0.0
+
+    def _taken(self, reply: Sequence[Any]) -> list[Lease]:
+        leases = leases_in(reply, self.name)
+        if not leases:
+            self._know_memory(reply[2])
+        return leases
 
     def _run(self, verb: str, *arguments: Argument, after_seconds: float = 0.0) -> Any:
         keys = (self.messages_key, self._wake)
@@ -194,6 +216,12 @@ class RedisQueue:
             return
         if self._telemetry is not None:
             self._telemetry.event("queue_memory_lost" if had else "queue_memory_new", queue=self.name)
+
+
+def _taking(done: Sequence[Lease], most: int, lease_ms: int, *, stays: bool) -> tuple[str, list[Argument]]:
+    """The verb that acknowledges and leases, and its arguments; ``stays``: whether the worker waits if there is nothing."""
+    arguments: list[Argument] = [most, lease_ms, round(LOOK_SECONDS * 1000), int(stays)]
+    return ("acknowledge_and_lease", [*arguments, *with_deliveries(done)]) if done else ("lease", arguments)
 
 
 def _milliseconds(seconds: float, most: float) -> int:

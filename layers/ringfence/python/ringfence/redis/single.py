@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redis.connection import Connection as RedisConnection
@@ -28,6 +28,8 @@ class SingleServer:
     def __init__(self, server: Server, condition: Condition, timeout_seconds: float) -> None:
         self._server, self._condition, self._timeout_seconds = server, condition, timeout_seconds
         self._mine = threading.local()
+        self._beside: tuple[int, list[RedisConnection]] = (0, [])
+        """The process they belong to, and connections whose last reply has been read: for what is begun and not waited for."""
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """A server that does not know the script (restarted, failed over, flushed) is sent its source, which it remembers."""
@@ -45,6 +47,32 @@ class SingleServer:
             return self._ask(wait, ("EVALSHA", script.sha1, len(keys), *keys, *arguments), blocked_seconds=seconds)
         except NoScriptError:
             return self.run(script, keys, arguments)
+
+    def begin(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Callable[[], Any]:
+        """On a connection beside the thread's own, which can be used meanwhile."""
+        connections = self._connections_beside()
+        connection = connections.pop() if connections else self._new_connection()
+        packed = pack(("EVALSHA", script.sha1, len(keys), *keys, *arguments))
+        try:
+            connection.send_packed_command(packed, check_health=False)
+        except FAILURES:
+            connection.disconnect()
+            raise
+
+        def reply() -> Any:
+            try:
+                received = connection.read_response()
+            except NoScriptError:
+                received = self.run(script, keys, arguments)
+            except FAILURES as failure:
+                if wants_fresh_connection(failure):
+                    connection.disconnect()
+                connections.append(connection)
+                raise
+            connections.append(connection)
+            return received
+
+        return reply
 
     def info(self, key: str) -> Mapping[str, str]:
         try:
@@ -95,6 +123,13 @@ class SingleServer:
             mine.connection, mine.pid = self._new_connection(), pid
         connection: RedisConnection = mine.connection
         return connection
+
+    def _connections_beside(self) -> list[RedisConnection]:
+        """This process's, as above."""
+        pid = os.getpid()
+        if self._beside[0] != pid:
+            self._beside = pid, []
+        return self._beside[1]
 
     def _new_connection(self) -> RedisConnection:
         kind = SSLConnection if self._server.tls else RedisConnection

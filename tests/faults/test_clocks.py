@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -148,5 +150,78 @@ def test_c31_a_wrong_clock_never_shortens_the_wait_for_a_retry(shift: Millis | C
     for _ in range(400):
         here.run_worker(here.worker(clock=Wrong(here.clock, shift)))
         here.clock.sleep(5)
-    assert (here.job(job_id).state, here.job(job_id).token) == (State.DEAD, 3)
+    assert (here.job(job_id).state, here.job(job_id).attempts) == (State.DEAD, 3)
     assert [after - before >= 60_000 for before, after in itertools.pairwise(started)] == [True, True]
+
+
+class CorrectedByAnswers(Wrong):
+    """A clock that is wrong until the ledger has answered, as `ringfence.aws.clock` is."""
+
+    def __init__(self, here: MemorySystem, shift_ms: Millis) -> None:
+        super().__init__(here.clock, shift_ms)
+        write = here.ledger.write
+
+        def answered(*arguments: Any, **more: Any) -> Any:
+            written = write(*arguments, **more)
+            self._shift_ms = 0
+            return written
+
+        here.services = dataclasses.replace(here.services, ledger=Ledger(here.ledger, answered))
+
+
+class Ledger:
+    """One whose writes go another way."""
+
+    def __init__(self, really: Any, write: Callable[..., Any]) -> None:
+        self._really, self.write = really, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._really, name)
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("shift_ms", [10 * MINUTES, -10 * MINUTES])
+def test_the_first_claim_of_a_process_is_not_early_either(shift_ms: Millis, far: bool) -> None:
+    """An early duplicate is the first thing that a worker gets whose clock nobody has corrected yet."""
+    started: list[Millis] = []
+    app = App()
+
+    @app.job("note", max_attempts=1)
+    def note(ctx: Context) -> None:
+        started.append(here.clock.now())
+
+    here = MemorySystem(app)
+    delay_seconds = 959 if far else 300
+    due = here.clock.now() + delay_seconds * 1000
+    here.clock.sleep(30)  # so far only that ten minutes of a wrong clock would do
+    job_id = here.submit("note", delay_seconds=delay_seconds - 30).job_id
+    here.run_relay()
+    here.clock.sleep(359 if far else 0)
+    here.queues["default"].push([Ticket(ticket_id="twin", job_id=job_id, tenant="default", name="note")])
+    here.run_worker(here.worker(clock=CorrectedByAnswers(here, shift_ms)))
+    assert here.queues["default"].depth().ready == 0
+    assert not here.job(job_id).state.terminal
+    while not here.job(job_id).state.terminal:
+        assert here.clock.now() < due + 300_000
+        here.clock.sleep(10)
+        here.timers.run()
+        here.run_worker()
+    assert here.job(job_id).state is State.SUCCEEDED  # with its only attempt
+    assert len(started) == 1
+    assert started[0] >= due
+
+
+def test_a_claim_that_a_slow_clock_first_took_for_early_holds_its_lease_for_its_whole_length() -> None:
+    held: list[Millis] = []
+    app = App()
+
+    @app.job("note")
+    def note(ctx: Context) -> None:
+        held.append((here.job(ctx.job_id).lease_until or 0) - here.clock.now())
+
+    here = MemorySystem(app, lease_seconds=LEASE_SECONDS)
+    here.submit("note", delay_seconds=60)
+    here.run_relay()
+    here.clock.sleep(61)
+    here.run_worker(here.worker(clock=CorrectedByAnswers(here, -10 * MINUTES)))
+    assert held == [(LEASE_SECONDS - 1) * 1000]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -114,8 +114,10 @@ def rewritten(name: str, **changed: Any) -> Callable[[], AbstractContextManager[
 
 
 @contextmanager
-def both(*planted: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    with planted[0](), planted[1]():
+def together(*planted: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for each in planted:
+            stack.enter_context(each())
         yield
 
 
@@ -127,7 +129,7 @@ def token_of_the_queue() -> AbstractContextManager[Any]:
     def counted(change: Change, *_: Any) -> Any:
         return {name: by for name, by in change.add.items() if name != "token"}
 
-    return both(
+    return together(
         rewritten("claim_waiting", set=minted, add=counted),
         rewritten("claim_seen", set=minted, add=counted),
     )
@@ -166,9 +168,10 @@ def _only_running(*_: Any) -> Any:
 
 
 def ignores_run_at() -> AbstractContextManager[Any]:
-    return both(
+    return together(
         rewritten("claim_waiting", condition=_without_run_at),
         judged_otherwise(lambda found: verdict.Free(True) if isinstance(found, verdict.Early) else found),
+        lambda: patch.object(claim, "_seconds_early", lambda *_: 0.0),
     )
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import Mock
 
 import boto3
 import pytest
@@ -80,7 +81,7 @@ def test_two_hundred_cold_starts_of_fifty_threads_build_no_client_twice(monkeypa
         def client(self, service: str, **_more: Any) -> object:
             built.append(service)
             time.sleep(0)
-            return object()
+            return Mock()
 
     def start_cold_again_and_again() -> list[tuple[int, ...]]:
         got = []

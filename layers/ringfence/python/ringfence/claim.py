@@ -5,6 +5,7 @@ The rules are `verdict.judge`; here they are carried out.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +68,7 @@ def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] =
         for _ in range(LOOKS):
             outcome = patiently(partial(services.ledger.write, change), services)
             if isinstance(outcome, Written):
-                return _written(outcome.job, counted="attempts" in change.add, lease=lease, services=services)
+                return _written(Claimed(outcome.job, "attempts" in change.add), lease, services)
             verdict = judge(outcome.seen, ticket, lease.deliveries, services.clock.now(), claimant.max_attempts)
             if isinstance(verdict, Free) and outcome.seen is not None and was_lost_twice(outcome.seen) and not be_alone():
                 return Release()
@@ -91,18 +92,37 @@ def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Dispositio
     return Acknowledge()
 
 
-def _written(job: Job, *, counted: bool, lease: Lease, services: Services) -> Claimed | Disposition:
+def _written(claimed: Claimed, lease: Lease, services: Services) -> Claimed | Disposition:
+    job = claimed.job
     told: dict[str, str | int] = {"job_id": job.job_id, "queue": job.queue, "job_name": job.name, "token": job.token}
     if job.state is State.RUNNING:
+        # The answer may have corrected the clock that said it was time (`ringfence.aws.clock`).
+        now = services.clock.now()
+        if (seconds := _seconds_early(job, now)) > 0:
+            return _give_back_early(claimed, now, seconds, services)
         services.telemetry.event(
             "job_claimed", **told, attempt=job.attempts, deliveries=lease.deliveries, traceparent=job.traceparent
         )
-        return Claimed(job, counted)
+        return claimed
     if job.state is State.CANCELLED:
         services.telemetry.event("job_cancelled", **told)
     else:
         services.telemetry.event("job_dead", **told, attempt=job.attempts, reason="attempts used up")
     return Acknowledge()
+
+
+def _seconds_early(job: Job, now: Millis) -> float:
+    return 0.0 if job.run_at is None else _seconds_until(job.run_at, now)
+
+
+def _give_back_early(claimed: Claimed, now: Millis, seconds_early: float, services: Services) -> Disposition:
+    """A fast clock has claimed the job before its time: none of its code has run, and no attempt is counted."""
+    job = claimed.job
+    services.telemetry.event("job_claimed_early", job_id=job.job_id, queue=job.queue, token=job.token)
+    error = job.error or "claimed before its time, by a fast clock"
+    give_back = transitions.let_go(job, counted=claimed.counted, write_id=services.ids.mark(), now=now, error=error)
+    patiently(lambda: services.ledger.write(give_back), services)
+    return Release(seconds_early)
 
 
 def _answer(
@@ -134,7 +154,8 @@ def _answer(
         case UsedUp():
             return transitions.bury_used_up(seen, write_id=write_id, now=now, expires_at=expires_at)
         case Free(counted):
-            return transitions.claim_seen(seen, owner, counted=counted, write_id=write_id)
+            lately = dataclasses.replace(owner, now=now, lease_until=transitions.lease_end(now, claimant.lease_seconds))
+            return transitions.claim_seen(seen, lately, counted=counted, write_id=write_id)
 
 
 def _seconds_until(until: Millis, now: Millis) -> float:

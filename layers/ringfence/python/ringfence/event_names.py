@@ -32,6 +32,8 @@ LEVELS: Mapping[str, int] = {
     "relay_held": logging.WARNING,
     "timers_held": logging.WARNING,
     "claim_failed": logging.WARNING,
+    "clock_wrong": logging.WARNING,
+    "job_claimed_early": logging.WARNING,
     "message_failed": logging.WARNING,
     "aws_call_failed": logging.WARNING,
     "redis_call_failed": logging.WARNING,

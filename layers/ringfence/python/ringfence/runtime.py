@@ -41,7 +41,7 @@ class Runtime:
     def __init__(self, settings: Settings, wrap: Wrap | None = None) -> None:
         self.settings = settings
         self._wrap: Wrap = wrap or (lambda _name, port: port)
-        self.clock: Clock = SystemClock()
+        self.clock: Clock = SystemClock() if _log_stream() else self._clock_by_aws()
         self.ids: Ids = RandomIds()
 
     @property
@@ -188,6 +188,12 @@ class Runtime:
             retention_seconds=self.retention_seconds,
             holds_retries=lambda queue: self.pacer.holds_retries(queue),
         )
+
+    def _clock_by_aws(self) -> Clock:
+        from ringfence.aws.clock import AWS_CLOCK
+
+        AWS_CLOCK.on_wrong = lambda ahead_ms: self.telemetry.event("clock_wrong", ahead_seconds=ahead_ms / 1000)
+        return AWS_CLOCK
 
     def _queue(self, name: str, url: str) -> Queue:
         queue: Queue = self._redis_queues.queue(name, url) if _on_redis(url) else self._sqs_queue(name, url)

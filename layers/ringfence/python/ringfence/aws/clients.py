@@ -11,6 +11,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
+from ringfence.aws.clock import AWS_CLOCK
 from ringfence.settings import Misconfigured
 
 LONG_POLL_SECONDS = 20
@@ -57,7 +58,9 @@ class _Clients:
         if key not in self._built:
             with self._building:
                 if key not in self._built:
-                    self._built[key] = self._build(service, _config(service, long_poll))
+                    built = self._build(service, _config(service, long_poll))
+                    AWS_CLOCK.listen(built)
+                    self._built[key] = built
         return self._built[key]
 
     def _build(self, service: str, config: Config) -> Any:

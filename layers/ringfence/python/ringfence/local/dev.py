@@ -16,6 +16,7 @@ from ringfence.local.deployment import Deployment, outputs_of, plan, wanted_of
 from ringfence.local.embedded_redis import EmbeddedRedis
 from ringfence.local.emulator import Emulator, Startable
 from ringfence.local.endpoint import Endpoint, other_endpoint, region_of
+from ringfence.local.event_sources import SqsMapping
 from ringfence.local.function_environment import environment_of, settings_of
 from ringfence.local.horizon import horizon_variable
 from ringfence.local.invocation import Outcome
@@ -253,6 +254,8 @@ class Dev:
         account = next(iter(deployment.functions.values())).arn.split(":")[4]
         sqs, kinesis, s3 = (endpoint.client(service) for service in ("sqs", "kinesis", "s3"))
         for queue_mapping in deployment.queues:
+            if self._is_on_redis(queue_mapping, deployment):
+                continue  # nothing is ever in it
             pool = self._pools[queue_mapping.function]
             pollers = min(queue_mapping.maximum_concurrency or pool.size.most, pool.size.most)
             self._run(SqsSource(queue_mapping, sqs, endpoint.region, pollers, pool.invoke, pulse))
@@ -264,6 +267,10 @@ class Dev:
             invoke, every = _beating(self._pools[schedule.function], pulse), self._timers_every_seconds
             self._run(ScheduleSource(schedule, account, endpoint.region, every, invoke, pulse))
         _there(self._http).start(deployment.routes, account, {name: pool.invoke for name, pool in self._pools.items()})
+
+    def _is_on_redis(self, mapping: SqsMapping, deployment: Deployment) -> bool:
+        given = deployment.functions[mapping.function].environment
+        return self._redis is not None and self._redis.stands_in_for(mapping.arn, given)
 
     def _run(self, source: Source) -> None:
         source.start()

@@ -51,6 +51,12 @@ class EmbeddedRedis:
             return {}
         return {"RINGFENCE_QUEUES": json.dumps({name: self.url(name) for name in json.loads(given["RINGFENCE_QUEUES"])})}
 
+    @staticmethod
+    def stands_in_for(queue_arn: str, given: Mapping[str, str]) -> bool:
+        """Whether a queue on SQS is one of those that a function, which is given this, has here instead."""
+        names = {url.rpartition("/")[2] for url in json.loads(given.get("RINGFENCE_QUEUES", "{}")).values()}
+        return queue_arn.rpartition(":")[2] in names
+
     @property
     def pid(self) -> int:
         return self._process.pid

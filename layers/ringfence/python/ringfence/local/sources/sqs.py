@@ -35,6 +35,8 @@ class SqsSource:
     ) -> None:
         self._mapping, self._sqs, self._region, self._invoke, self._pulse = mapping, sqs, region, invoke, pulse
         self._url: str = sqs.get_queue_url(QueueName=mapping.arn.rpartition(":")[2])["QueueUrl"]
+        self._looking = threading.Lock()
+        """Held by the poller that waits for messages: of an empty queue one question is enough."""
         names = [f"{mapping.name}-{n}" for n in range(pollers)]
         self._threads = [threading.Thread(target=self._poll, name=name, daemon=True) for name in names]
 
@@ -47,27 +49,32 @@ class SqsSource:
             thread.join()
 
     def _poll(self) -> None:
-        idle_rounds = 0
         while not self._pulse.stopped():
-            since = self._pulse.beats
             try:
-                messages = self._receive_batch()
+                with self._looking:
+                    messages = self._await_messages()
                 if messages:
-                    self._handle(messages)
+                    self._handle(self._filled(messages))
             except (BotoCoreError, ClientError) as fault:
                 if not self._pulse.stopped():
                     _log.warning("%s: %s", self._mapping.name, fault)
                 self._pulse.pause(_FAULT_PAUSE_SECONDS)
-                continue
-            idle_rounds = 0 if messages else idle_rounds + 1
-            if not messages:
-                self._pulse.wait(since, idle_rounds)
 
-    def _receive_batch(self) -> list[dict[str, Any]]:
-        """Up to a batch of messages; with a window, what comes within it after the first."""
-        messages = self._receive(self._mapping.batch_size)
+    def _await_messages(self) -> list[dict[str, Any]]:
+        """The next messages; none at the end."""
+        idle_rounds = 0
+        while not self._pulse.stopped():
+            since = self._pulse.beats
+            if messages := self._receive(self._mapping.batch_size):
+                return messages
+            idle_rounds += 1
+            self._pulse.wait(since, idle_rounds)
+        return []
+
+    def _filled(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Up to a batch of messages, with what comes within the window after the first."""
         ends = time.monotonic() + self._mapping.window_seconds
-        while messages and len(messages) < self._mapping.batch_size and time.monotonic() < ends and not self._pulse.stopped():
+        while len(messages) < self._mapping.batch_size and time.monotonic() < ends and not self._pulse.stopped():
             self._pulse.wait(self._pulse.beats, 0)
             messages += self._receive(self._mapping.batch_size - len(messages))
         return messages

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringfence.errors import RingfenceError
-from ringfence.local import tether
+from ringfence.local import ministack_server, tether
 from ringfence.local.endpoint import Endpoint
 from ringfence.local.ministack_environment import ministack_python
 
@@ -113,9 +113,8 @@ def _moto(listening: socket.socket) -> list[str]:
 
 
 def _ministack(listening: socket.socket, python: Path) -> list[str]:
-    # No workers: hypercorn then serves in its own process, and MiniStack's state is in the process that serves.
-    bind = ["--workers", "0", "--bind", f"fd://{listening.fileno()}"]
-    return [str(python), "-P", tether.__file__, "hypercorn", *bind, "ministack.app:app"]
+    # By its path, and without its folder on sys.path: ours is not MiniStack's environment.
+    return [str(python), "-P", ministack_server.__file__, str(listening.fileno())]
 
 
 def _environment(endpoint: Endpoint, listening: socket.socket) -> dict[str, str]:

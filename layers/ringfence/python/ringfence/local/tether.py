@@ -1,15 +1,13 @@
 """End this process when the one that started it ends, even if that one was killed with SIGKILL.
 
-Also a script, for programs that are not ours: ``python -P tether.py MODULE ARGUMENTS…`` ties itself to its parent and then
-runs the module as ``python -m`` would; ``python -P tether.py --program PATH ARGUMENTS…`` becomes that program. It therefore
-imports nothing but the standard library (``-P``: nor its own folder).
+Also a script, for programs that are not ours: ``python -P tether.py --program PATH ARGUMENTS…`` ties itself to its parent and
+then becomes that program. It therefore imports nothing but the standard library (``-P``: nor its own folder).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -63,8 +61,4 @@ def _become(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    del sys.argv[0]
-    if sys.argv[0] == "--program":
-        _become(sys.argv[1:])
-    tether()
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    _become(sys.argv[sys.argv.index("--program") + 1 :])

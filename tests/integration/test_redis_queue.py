@@ -126,6 +126,38 @@ def test_what_is_done_is_acknowledged_even_if_nothing_more_is_wanted(queue: Redi
     assert (queue.depth().ready, queue.depth().leased) == (1, 0)
 
 
+def test_a_worker_asks_and_reads_the_reply_in_another_thread(redis_server: RedisServer, queue: RedisQueue) -> None:
+    queue.push([ticket() for _ in range(600)])
+    done = queue.lease(300, 30)
+    redis_server.ask("SCRIPT", "FLUSH")
+
+    reply = queue.ask(done, 1000, 30)
+    assert queue.depth().ready <= 300, "the thread may go on talking meanwhile"
+    got: list[Lease] = []
+    reader = threading.Thread(target=lambda: got.extend(reply()))
+    reader.start()
+    reader.join(10)
+    assert len(got) == redis_queue.MAX_BATCH
+    assert (queue.depth().ready, queue.depth().leased) == (50, 250)
+    assert len(queue.ask(got, 1000, 30)()) == 50
+    assert queue.ask((), 1000, 30)() == []
+    assert queue.depth().leased == 50
+
+
+def test_a_reply_that_never_comes_is_told_and_the_next_question_is_answered(redis_server: RedisServer) -> None:
+    telemetry = MemoryTelemetry()
+    queue = redis_server.queue(telemetry=telemetry)
+    queue.push([ticket()])
+    reply = queue.ask((), 10, 30)
+    assert len(reply()) == 1
+    redis_server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    with pytest.raises(Unavailable, match="lease"):
+        queue.ask((), 10, 30)()
+    assert queue.ask((), 10, 30)() == []
+    assert [event["operation"] for event in telemetry.named("redis_call_failed")] == ["lease"]
+
+
 def test_a_stale_lease_in_the_fused_call_is_passed_over(redis_server: RedisServer, queue: RedisQueue) -> None:
     queue.push([ticket()])
     stale = queue.lease(1, 1)

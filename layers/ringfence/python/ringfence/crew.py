@@ -8,20 +8,18 @@ after another by the very thread that fetched them, and long ones side by side.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
-from ringfence.attempt import Taker, name_of, read_ticket, run_code
+from ringfence.attempt import Taker, name_of, run_code
 from ringfence.carried import Carried
 from ringfence.company import Company
-from ringfence.errors import Poisoned, Unavailable
+from ringfence.errors import Poisoned
+from ringfence.intake import Feed, Intake, Message
 from ringfence.lease import Heartbeat
 from ringfence.outcome import Acknowledge, Disposition, Failed, Interrupted, Keep, Outcome, Release
 from ringfence.ownership import Hold, Ownership
 from ringfence.places import kind_and_place
 from ringfence.ports import Lease, Queue
-from ringfence.retry import Backoff
 from ringfence.settle import settle
 from ringfence.wire import Ticket
 
@@ -36,42 +34,11 @@ LEAVE_SECONDS = 1.0
 
 NOT_STARTED_PAUSE_SECONDS = 1.0
 
-MOST_FETCHED = 128
-"""Messages fetched at once by a crew whose jobs are short."""
-
-FETCHED_SECONDS = 0.1
-"""A crew fetches as much as lasts it so long at its latest pace, and at least one message for each idle thread."""
-
 SURPLUS_SECONDS = 1.0
 """What no thread has come to within this time goes back: another worker may have a thread for it."""
 
 LOOK_SECONDS = 0.5
 """How often a crew that is fed looks whether it is to stop."""
-
-UNREACHABLE = Backoff(base_seconds=0.1, cap_seconds=2.0)
-"""Between two tries of a queue that cannot be reached."""
-
-Message = tuple[Lease, Ticket | Poisoned]
-
-
-class Feed(Protocol):
-    """Where a process worker's messages come from, for as long as it is to go on."""
-
-    @property
-    def stopping(self) -> bool:
-        """Whether no more messages shall be taken, and jobs shall be asked to stop."""
-
-    def remaining_seconds(self) -> float:
-        """How long the running jobs may still take; without end until it stops."""
-
-    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
-        """Acknowledge what is done and take at most ``room`` messages, waiting a moment for a first one.
-
-        Raises `Unavailable` when the queue cannot be reached; acknowledging again is harmless.
-        """
-
-    def look(self) -> None:
-        """Called about every `LOOK_SECONDS` while the crew lives."""
 
 
 class Crew:
@@ -89,15 +56,13 @@ class Crew:
         remaining_seconds: Callable[[], float],
         feed: Feed | None = None,
     ) -> None:
-        self._taker, self._services, self._queue, self._threads, self._feed = taker, taker.services, queue, threads, feed
+        self._taker, self._services, self._queue, self._threads = taker, taker.services, queue, threads
         self._company = company
         self._clock, self._telemetry = taker.services.clock, taker.services.telemetry
         self._remaining_seconds = remaining_seconds
         self._whole_seconds = remaining_seconds()
-        self._pending: deque[Message] = deque((lease, read_ticket(lease)) for lease in leases)
         self._undecided: dict[str, Lease] = {}
         self._running: dict[str, Ownership | Carried] = {}
-        self._done: list[Lease] = []
         self._unfit: list[Lease] = []
         self._carried = 0
         self._crash: BaseException | None = None
@@ -110,30 +75,38 @@ class Crew:
         self._idle = 0
         self._called = False
         """Whether one of the idle has been called and is not there yet: one at a time, for most are called in vain."""
-        self._fetching = False
-        self._exchanges = 0
-        """Under way: none may be left behind when a crew ends in good order."""
-        self._fetched, self._fetched_at, self._at_once, self._unreachable = 0, self._clock.monotonic(), threads, 0
+        self._intake = Intake(
+            queue.name,
+            leases,
+            feed,
+            taker.services,
+            threads=threads,
+            lease_seconds=taker.lease_seconds_for(None),
+            lock=self._lock,
+            over=self._over,
+            on_fetched=self._awaits,
+            on_stop=self._news.notify,
+        )
         self._heartbeat = heartbeat(queue, self._services, on_timeout=self._time_out)
 
     def run(self) -> list[Lease]:
         """Until every message is decided or the time is up. Returns those that may be acknowledged and are not yet."""
-        taker = self._taker
-        self._heartbeat.start([(lease, taker.lease_seconds_for(name_of(ticket))) for lease, ticket in self._pending])
+        intake = self._intake
+        self._heartbeat.start(self._with_lease_seconds(intake.pending))
         try:
-            for _ in range(self._threads if self._feed is not None else min(self._threads, len(self._pending))):
+            for _ in range(min(self._threads, len(intake.pending)) if intake.feed is None else self._threads):
                 self._start_thread()
             self._watch()
             self._tell_carried()
-            self._give_back(self._take_pending(), NOT_STARTED_PAUSE_SECONDS)
-            if self._feed is not None and self._done:
-                self._exchange(self._feed, 0)
+            self._give_back(intake.take_all(), NOT_STARTED_PAUSE_SECONDS)
+            if intake.feed is not None and intake.done:
+                intake.exchange(0)
         finally:
             with self._lock:
                 self._over.set()
                 self._work.notify_all()
             self._heartbeat.stop()
-        return list(self._done)
+        return list(intake.done)
 
     # --- the watch: in the caller's thread ---------------------------------------------------------------------------
 
@@ -148,9 +121,10 @@ class Crew:
                 self._news.wait(self._until_next_look())
 
     def _goes_on(self) -> bool:
-        if self._feed is not None and not self._feed.stopping:
+        intake = self._intake
+        if intake.feed is not None and not intake.feed.stopping:
             return True
-        busy = self._pending or self._undecided or self._unfit or self._exchanges
+        busy = self._undecided or self._unfit or intake.busy
         return bool(busy) and self._remaining_seconds() > self._leave_seconds
 
     def _look(self) -> None:
@@ -159,18 +133,21 @@ class Crew:
             unfit, self._unfit = self._unfit, []
         self._give_back(unfit, NOT_STARTED_PAUSE_SECONDS)
         self._tell_carried()
-        if self._feed is not None:
-            self._feed.look()
-            if self._done and not self._unreachable:  # every thread may be busy for long
-                self._exchange(self._feed, 0)
-            if self._feed.stopping or self._clock.monotonic() - self._fetched_at > SURPLUS_SECONDS:
-                self._give_back(self._take_pending(), 0.0)
+        intake = self._intake
+        if intake.feed is not None:
+            intake.feed.look()
+            # Every thread may be busy for long.
+            intake.receive()
+            if intake.shall_acknowledge:
+                intake.exchange(0)
+            if intake.stopping or self._clock.monotonic() - intake.fetched_at > SURPLUS_SECONDS:
+                self._give_back(intake.take_all(), 0.0)
 
     def _stop_in_time(self) -> None:
         left = self._remaining_seconds()
         with self._lock:
             running = list(self._running.values())
-        told_to_stop = self._feed is not None and self._feed.stopping
+        told_to_stop = self._intake.stopping
         if self._whole_seconds == float("inf"):
             self._whole_seconds = left  # the grace, once there is one
         for hold in running:
@@ -188,7 +165,7 @@ class Crew:
 
     def _until_next_look(self) -> float | None:
         """Seconds until a threshold near the invocation's end is crossed; None without such an end."""
-        if self._feed is not None:
+        if self._intake.feed is not None:
             return LOOK_SECONDS
         left = self._remaining_seconds()
         if left == float("inf"):
@@ -204,12 +181,6 @@ class Crew:
     @property
     def _leave_seconds(self) -> float:
         return min(LEAVE_SECONDS, self._whole_seconds / 20)
-
-    def _take_pending(self) -> list[Lease]:
-        with self._lock:
-            pending = [lease for lease, _ in self._pending]
-            self._pending.clear()
-            return pending
 
     # --- taking and fetching: in the threads of the crew -------------------------------------------------------------
 
@@ -228,33 +199,36 @@ class Crew:
 
     def _next(self) -> Message | None:
         """The next message for a thread that has none; None when there is nothing left to do."""
+        intake = self._intake
         while True:
             with self._lock:
-                feed = self._feed
-                stopping = feed is not None and (feed.stopping or self._over.is_set())
+                stopping = intake.stopping
                 message = None if stopping else self._take()
                 if message is not None:
-                    return message
-                if feed is None or stopping:
+                    room = intake.turn_to_ask(len(self._undecided))
+                    if not room:
+                        return message
+                elif intake.feed is None or stopping:
                     self._news.notify()
                     return None
-                if not self._fetching:
-                    self._fetching = True
-                    room = self._room()
-                elif self._done and not self._unreachable:
-                    room = 0  # whoever fetches may wait for long
                 else:
-                    self._idle += 1
-                    self._work.wait()
-                    self._idle -= 1
-                    self._called = False
-                    continue
-            self._exchange(feed, room)
+                    room = intake.turn_to_fetch(len(self._undecided))
+                    if not room and not intake.shall_acknowledge:
+                        self._idle += 1
+                        self._work.wait()
+                        self._idle -= 1
+                        self._called = False
+                        continue
+            if message is not None:
+                intake.ask(room)
+                return message
+            intake.exchange(room)
 
     def _take(self) -> Message | None:
         """Under the lock."""
-        while self._pending:
-            lease, ticket = self._pending.popleft()
+        intake = self._intake
+        while intake.pending:
+            lease, ticket = intake.pending.popleft()
             if not self._heartbeat.waits(lease):
                 continue  # its lease ended before it was started: somebody else has it
             if not self._fits(name_of(ticket)):
@@ -262,7 +236,7 @@ class Crew:
                 self._news.notify()
                 continue
             self._undecided[lease.receipt] = lease
-            if self._idle and not self._called and (self._pending or not self._fetching):
+            if self._idle and not self._called and (intake.pending or not intake.fetching):
                 self._called = True
                 self._work.notify()
             return lease, ticket
@@ -275,44 +249,12 @@ class Crew:
         wanted = min(self._taker.timeout_seconds_for(name) + STOP_SECONDS, 0.9 * self._whole_seconds)
         return self._remaining_seconds() >= wanted
 
-    def _room(self) -> int:
-        """How many messages to fetch, under the lock, when none is pending."""
-        if self._fetched:
-            took_seconds = max(self._clock.monotonic() - self._fetched_at, 1e-6)
-            lasts = int(self._fetched * FETCHED_SECONDS / took_seconds)
-            self._at_once = max(self._threads, min(2 * self._at_once, MOST_FETCHED, lasts))
-        return max(1, self._at_once - len(self._undecided))
+    def _awaits(self, messages: Sequence[Message]) -> None:
+        self._heartbeat.awaits(self._with_lease_seconds(messages), self._taker.lease_seconds_for(None))
 
-    def _exchange(self, feed: Feed, room: int) -> None:
-        """Acknowledge what is done and, with room, fetch: then the caller has set ``_fetching``."""
-        with self._lock:
-            self._exchanges += 1
-            done, self._done = self._done, []
-        longest_seconds = self._taker.lease_seconds_for(None)
-        try:
-            leases = feed.exchange(done, room, longest_seconds)
-        except Unavailable as fault:
-            self._unreachable += 1
-            self._telemetry.event("queue_unreachable", queue=self._queue.name, reason=str(fault))
-            with self._lock:
-                self._done = done + self._done
-            if room and not self._over.is_set():
-                self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
-            leases = []
-        else:
-            self._unreachable = 0
-        messages = [(lease, read_ticket(lease)) for lease in leases]
-        if messages:
-            seconds_for = self._taker.lease_seconds_for
-            self._heartbeat.awaits([(lease, seconds_for(name_of(ticket))) for lease, ticket in messages], longest_seconds)
-        with self._lock:
-            self._exchanges -= 1
-            if room:
-                self._fetching = False
-                self._pending.extend(messages)
-                self._fetched, self._fetched_at = len(messages), self._clock.monotonic()
-            if feed.stopping:
-                self._news.notify()
+    def _with_lease_seconds(self, messages: Iterable[Message]) -> list[tuple[Lease, float]]:
+        seconds_for = self._taker.lease_seconds_for
+        return [(lease, seconds_for(name_of(ticket))) for lease, ticket in messages]
 
     # --- deciding one message ----------------------------------------------------------------------------------------
 
@@ -351,8 +293,7 @@ class Crew:
 
     def _stops(self) -> bool:
         """Whether it is too late for a job that has waited for company to end."""
-        told_to_stop = self._feed is not None and self._feed.stopping
-        return told_to_stop or self._over.is_set() or self._remaining_seconds() <= STOP_SECONDS
+        return self._intake.stopping or self._over.is_set() or self._remaining_seconds() <= STOP_SECONDS
 
     def _failed(self, lease: Lease, fault: Exception) -> Disposition:
         reason = kind_and_place(fault)
@@ -367,9 +308,9 @@ class Crew:
         with self._lock:
             hold = self._running.pop(lease.receipt, None)
             if self._undecided.pop(lease.receipt, None) is not None and isinstance(disposition, Acknowledge):
-                self._done.append(lease)
+                self._intake.done.append(lease)
                 self._carried += isinstance(hold, Carried)
-            if self._feed is None or self._feed.stopping:
+            if self._intake.feed is None or self._intake.stopping:
                 self._news.notify()
 
     def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from ringfence.app import App
 from ringfence.attempt import Taker
 from ringfence.company import Company
-from ringfence.crew import Crew, Feed
+from ringfence.crew import Crew
+from ringfence.intake import Feed
 from ringfence.lease import Heartbeat
 from ringfence.ports import Lease, Queue, Services
 

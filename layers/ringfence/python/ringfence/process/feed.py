@@ -29,7 +29,7 @@ class Stop:
 
 
 class QueueFeed:
-    """A `crew.Feed` over one queue. ``on_look`` is called with the number of messages just acknowledged, at least once a
+    """A `intake.Feed` over one queue. ``on_look`` is called with the number of messages just acknowledged, at least once a
     second while the crew lives."""
 
     def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None], wait_seconds: float = WAIT_SECONDS) -> None:
@@ -44,7 +44,7 @@ class QueueFeed:
         return self._stop.remaining_seconds()
 
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
-        """See `crew.Feed.exchange`: in one round trip where the queue can."""
+        """See `intake.Feed.exchange`: in one round trip where the queue can."""
         if room and self._fused is not None:
             leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, self._wait_seconds)
         else:
@@ -54,10 +54,14 @@ class QueueFeed:
         self._on_look(len(done))
         return leases
 
-    def ask(self, done: Sequence[Lease], room: int, lease_seconds: float) -> Callable[[], list[Lease]] | None:
-        """See `crew.Feed.ask`."""
-        if self._fused is None:
-            return None
+    @property
+    def can_ask(self) -> bool:
+        """See `intake.Feed.can_ask`."""
+        return self._fused is not None
+
+    def ask(self, done: Sequence[Lease], room: int, lease_seconds: float) -> Callable[[], list[Lease]]:
+        """See `intake.Feed.ask`."""
+        assert self._fused is not None, "who asks has looked at can_ask"
         reply = self._fused.ask(done, room, lease_seconds)
 
         def receive() -> list[Lease]:
@@ -68,5 +72,5 @@ class QueueFeed:
         return receive
 
     def look(self) -> None:
-        """See `crew.Feed.look`."""
+        """See `intake.Feed.look`."""
         self._on_look(0)

@@ -52,7 +52,7 @@ class SingleServer:
         """On a connection beside the thread's own, which can be used meanwhile."""
         connections = self._connections_beside()
         connection = connections.pop() if connections else self._new_connection()
-        packed = pack(("EVALSHA", script.sha1, len(keys), *keys, *arguments))
+        packed = [pack(("EVALSHA", script.sha1, len(keys), *keys, *arguments))]
         try:
             connection.send_packed_command(packed, check_health=False)
         except FAILURES:

@@ -1,0 +1,109 @@
+"""Asking ahead: more messages are on their way while short jobs are worked on, and none of them is left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ringfence import Context
+from ringfence.errors import Unavailable
+from ringfence.memory.queue import MemoryQueue
+from ringfence.ports import FusedQueue, Lease
+
+from .test_worker_feed import Served, eventually
+
+
+class AskedQueue(MemoryQueue):
+    """A queue in memory that can be asked ahead."""
+
+    asked: int
+    faults: set[str]
+    """Which steps fail once: ``ask`` or ``reply``."""
+
+    def acknowledge_and_lease(
+        self, done: Sequence[Lease], max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0
+    ) -> list[Lease]:
+        self.acknowledge(done)
+        return self.lease(max_tickets, lease_seconds, wait_seconds)
+
+    def ask(self, done: Sequence[Lease], max_tickets: int, lease_seconds: float) -> Callable[[], list[Lease]]:
+        self.asked += 1
+        self._fail("ask")
+        leases = self.acknowledge_and_lease(done, max_tickets, lease_seconds)
+
+        def reply() -> list[Lease]:
+            if "reply" in self.faults:
+                self.release(leases)
+            self._fail("reply")
+            return leases
+
+        return reply
+
+    def _fail(self, step: str) -> None:
+        if step in self.faults:
+            self.faults.remove(step)
+            raise Unavailable(f"{step} failed")
+
+
+def asked_ahead(code: Callable[..., Any], *faults: str, **options: Any) -> tuple[Served, AskedQueue]:
+    made: list[AskedQueue] = []
+
+    def wrap(name: str, port: Any) -> Any:
+        if name == "queue:default":
+            port.__class__ = AskedQueue
+            port.asked, port.faults = 0, set(faults)
+            assert isinstance(port, FusedQueue)
+            made.append(port)
+        return port
+
+    return Served(code, wrap=wrap, **options), made[0]
+
+
+@pytest.mark.parametrize("faults", [(), ("ask",), ("reply",), ("ask", "reply")], ids=lambda faults: " ".join(faults) or "well")
+def test_short_jobs_are_asked_for_ahead_and_each_runs_once(faults: tuple[str, ...]) -> None:
+    ran: list[str] = []
+    here, queue = asked_ahead(lambda ctx: ran.append(ctx.job_id), *faults, before=300)
+    here.wait_done(300)
+    here.end()
+    assert (queue.asked > 0, queue.faults, queue.bodies()) == (True, set(), [])
+    assert len(ran) == len(set(ran)) == 300
+    assert len(here.system.telemetry.named("queue_unreachable")) == len(faults)
+
+
+class StuckOnceAsked:
+    """One thread, whose jobs are short until it has asked for more: the job that it starts then stays until let go."""
+
+    def __init__(self) -> None:
+        self.stuck, self.go_on = threading.Event(), threading.Event()
+        self.ready = threading.Event()
+        self.here, self.queue = asked_ahead(self.code, threads=1, before=40)
+        self.ready.set()
+        assert self.stuck.wait(10)
+
+    def code(self, ctx: Context) -> None:
+        self.ready.wait(10)
+        if self.queue.asked and not self.stuck.is_set():
+            self.stuck.set()
+            while not (ctx.stopping or self.go_on.wait(0.01)):
+                pass
+
+
+def test_what_was_asked_for_goes_back_when_no_thread_comes_to_it() -> None:
+    jobs = StuckOnceAsked()
+    assert jobs.queue.depth().leased > 1
+    eventually(lambda: jobs.queue.depth().leased == 1)
+    jobs.go_on.set()
+    jobs.here.wait_done(40)
+    jobs.here.end()
+
+
+def test_what_was_asked_for_goes_back_at_once_when_it_stops() -> None:
+    jobs = StuckOnceAsked()
+    begun = jobs.here.done
+    jobs.here.end()
+    assert jobs.queue.depth().leased == 0
+    assert jobs.queue.depth().ready == 40 - jobs.here.done > 0
+    assert jobs.here.done >= begun

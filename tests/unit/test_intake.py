@@ -16,7 +16,6 @@ from ringfence.ports import FusedQueue, Lease
 
 from .test_worker_feed import Served, eventually
 
-
 SOONER_THAN_LEASES_END = 8.0
 """Seconds; a worker's leases here last ten."""
 

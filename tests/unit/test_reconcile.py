@@ -576,8 +576,8 @@ def test_a_queue_that_is_lost_again_is_repaired_from_the_beginning() -> None:
     here = System()
     job_ids = submitted(here, 200)
     here.memory_queues["default"].lose()
-    here.timers.run(Turns(20))
-    assert 0 < len(tickets(here)) < 200
+    here.timers.run(Turns(15))  # four pages of each segment; with many more, ids by chance fall so that all is done
+    assert 0 < len(tickets(here)) <= 96
     here.memory_queues["default"].lose()
     here.timers.run()
     assert tickets(here) == dict.fromkeys(job_ids, 1)

@@ -1,6 +1,6 @@
 """Made-up input for a share of the time that all fuzzing has, with a fresh seed every round.
 
-``RINGFENCE_FUZZ_SECONDS`` is the processor time of all tests marked ``fuzz`` together (10 by default; xdist's workers do not
+``RINGFENCE_FUZZ_SECONDS`` is the processor time of all tests marked ``fuzz`` together (60 by default; xdist's workers do not
 multiply it); ``RINGFENCE_FUZZ_SEED`` plays one round again.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis.strategies import SearchStrategy
 
-DEFAULT_SECONDS = 10.0
+DEFAULT_SECONDS = 60.0
 EXAMPLES_PER_ROUND = 25
 """Between two looks at the clock."""
 

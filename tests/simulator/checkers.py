@@ -66,7 +66,7 @@ def late_owners_write_nothing(world: World) -> Iterator[str]:
     token_of: dict[str, int] = {}
     for landed in world.history.landed:
         before, after = landed.before, landed.after
-        if after.state is State.RUNNING and (before is None or after.attempt_id != before.attempt_id):
+        if after.state is State.RUNNING and (before is None or after.token != before.token):
             minted_by[after.job_id, after.token] = landed.entry.process
         token_of[after.job_id] = after.token
         if before is not None and before.state is State.RUNNING and landed.entry.process.startswith("worker"):

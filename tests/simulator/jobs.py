@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ringfence import App, Context, Put, Retry
@@ -14,11 +16,24 @@ TABLES = {"Effects": ("job",), "Once": ("job",)}
 """``Effects``: how often each job's effect landed. ``Once``: put-if-absent by job."""
 
 
+class _Stage:
+    """Where the jobs run at the time."""
+
+    world: World
+
+
 def app(world: World) -> App:
-    made = App()
+    """The one app, in this world from now on: one life is over before the next begins, and to make an app takes long."""
+    _Stage.world = weakref.proxy(world)
+    return _app()
+
+
+@cache
+def _app() -> App:
+    made, here = App(), _Stage
 
     def begin(ctx: Context) -> None:
-        world.note("started", ctx.job_id, ctx.token, ctx.attempt)
+        here.world.note("started", ctx.job_id, ctx.token, ctx.attempt)
         ctx.effects.update("Effects", {"job": ctx.job_id}, add={"n": 1})
 
     @made.job("count")
@@ -31,7 +46,7 @@ def app(world: World) -> App:
         """Three leases long, with a checkpoint between."""
         begin(ctx)
         for part in range(ctx.last_checkpoint or 0, 3):
-            world.scheduler.sleep(world.random.uniform(2, 12))
+            here.world.scheduler.sleep(here.world.random.uniform(2, 12))
             ctx.checkpoint(part + 1)
         return n
 
@@ -42,7 +57,7 @@ def app(world: World) -> App:
         if ctx.attempt == 1:
             raise ConnectionError("the service is down")
         if ctx.attempt == 2:
-            raise Retry("later", after_seconds=world.random.choice([1.0, 1_000.0]))
+            raise Retry("later", after_seconds=here.world.random.choice([1.0, 1_000.0]))
         return n
 
     @made.job("two", timeout="60s")
@@ -50,7 +65,7 @@ def app(world: World) -> App:
         """A guarded write in between, and the effect at the end."""
         begin(ctx)
         first = ctx.write(Put(table="Once", item={"job": ctx.job_id, "token": ctx.token}, unless_exists=True))
-        world.scheduler.sleep(world.random.uniform(0, 6))
+        here.world.scheduler.sleep(here.world.random.uniform(0, 6))
         return first
 
     @made.job("doomed", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))
@@ -63,8 +78,8 @@ def app(world: World) -> App:
         """For at-least-once: no row, and so no effect but what the history tells."""
         if ctx.attempt == 1 and n % 2:
             raise ConnectionError("the service is down")
-        world.scheduler.sleep(world.random.uniform(0, 6))
-        world.note("ran", ctx.job_id)
+        here.world.scheduler.sleep(here.world.random.uniform(0, 6))
+        here.world.note("ran", ctx.job_id)
         return n
 
     return made

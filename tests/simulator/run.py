@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 
@@ -25,7 +26,7 @@ FEWEST_TRIES = 200
 
 def plan_of(seed: int, **more: object) -> Plan:
     """The plan of a seed: some are calm, some are stormy, and in some the clocks are ten minutes wrong."""
-    shares, skews = (0.01, 0.04, 0.04, 0.1), (0.0, 0.0, 600.0)
+    shares, skews = (0.02, 0.07, 0.07, 0.16), (0.0, 0.0, 600.0)
     plan = Plan(seed, fault_share=shares[seed % len(shares)], skew_seconds=skews[seed % len(skews)])
     return dataclasses.replace(plan, **more)  # type: ignore[arg-type]
 
@@ -35,6 +36,27 @@ def run(plan: Plan, parts: Parts | None = None) -> tuple[World, dict[str, list[s
     world = World(plan, parts)
     world.run()
     return world, faults_of(world)
+
+
+def live(seeds: Iterable[int], **more: object) -> Iterator[tuple[int, Counter[str], bool]]:
+    """One life after another: its seed, what was told in it, and whether all held.
+
+    A life is a knot of references, unlike anything that outlives it. So its garbage is collected once, at its end, and not a
+    dozen times while it lives; that is a fifth of the time.
+    """
+    collects = gc.isenabled()
+    gc.collect(1)
+    gc.disable()
+    try:
+        for seed in seeds:
+            world, found = run(plan_of(seed, **more))
+            told = world.told
+            del world
+            gc.collect(0)
+            yield seed, told, not found
+    finally:
+        if collects:
+            gc.enable()
 
 
 def shortened(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
@@ -99,10 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             click.echo(report(plan) if found else f"seed {chosen.seed}: everything held")
             return 1 if found else 0
         began, told = time.monotonic(), Counter[str]()
-        for seed in range(chosen.first, chosen.first + chosen.seeds):
-            world, found = run(plan_of(seed, jobs=chosen.jobs))
-            told.update(world.told)
-            if found:
+        for seed, told_in_it, held in live(range(chosen.first, chosen.first + chosen.seeds), jobs=chosen.jobs):
+            told.update(told_in_it)
+            if not held:
                 click.echo(report(plan_of(seed, jobs=chosen.jobs)))
                 return 1
             if sys.stderr.isatty() and seed % 20 == 0:

@@ -1,7 +1,8 @@
 """Tasks that take turns in one thread, and what stands in for `threading` while the core runs under them.
 
 A task runs until it waits: for time, for a lock, for an event. Which task runs next is decided by virtual time alone, so a run
-is a function of the seed that decided the times.
+is a function of the seed that decided the times. A task that waits switches to the next one itself, and to none if it is its
+own turn again: most of a life is such waiting.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 MODULES_WITH_THREADS = (
     "ringfence.company",
@@ -39,23 +40,33 @@ class Process:
 class Task:
     """One line of control, in one process."""
 
-    __slots__ = ("ended", "process", "switch_to", "turn")
+    __slots__ = ("ended", "joined_by", "looks_in", "next_look", "process", "switch", "throw", "turn")
 
     def __init__(self, process: Process, code: Callable[[], object], scheduler: Scheduler) -> None:
         self.process = process
         self.ended = False
         self.turn = 0
         """Raised whenever it is woken: an earlier, later alarm is then void."""
+        self.joined_by: Task | None = None
+        """Who waits for its end."""
+        self.next_look: Callable[[], float | None] | None = None
+        """Of a watch: how many seconds it waits in the place of a `Look`; None: until it is called."""
+        self.looks_in: Condition | None = None
+        """Where it waits so."""
 
         def run() -> None:
             try:
                 code()
+            except GreenletExit:
+                pass
             except BaseException as raised:  # noqa: BLE001 - judged by whoever runs the simulation
                 scheduler.fell(self, raised)
-            finally:
-                self.ended = True
+            self.ended = True
+            if self.joined_by is not None:
+                scheduler.wake(self.joined_by)
 
-        self.switch_to = greenlet(run, scheduler.main)
+        line = greenlet(run, scheduler.main)
+        self.switch, self.throw = line.switch, line.throw
 
 
 class Scheduler:
@@ -71,50 +82,95 @@ class Scheduler:
         self.fallen: list[tuple[Task, BaseException]] = []
         self._alarms: list[tuple[float, int, int, Task]] = []
         self._numbers = itertools.count()
+        self.over = False
+        """Whether nobody goes on any more."""
+        self._until = 0.0
+        self._begun: list[Task] = []
 
     def spawn(self, process: Process, code: Callable[[], object], after_seconds: float = 0.0) -> Task:
         """A new task of this process, which begins after a while."""
         task = Task(process, code, self)
+        self._begun.append(task)
         self._alarm(task, self.now + after_seconds)
         return task
 
     def sleep(self, seconds: float) -> None:
         """The running task goes on when so much time has passed."""
         task = self._me()
-        self._alarm(task, self.now + max(0.0, seconds))
-        self.main.switch()
+        at = self.now + seconds if seconds > 0.0 else self.now
+        alarms = self._alarms
+        if (not alarms or at < alarms[0][0]) and at <= self._until:
+            process = task.process
+            if process.alive and process.frozen_until <= at:
+                self.now = at
+                task.turn += 1
+                return
+        heapq.heappush(alarms, (at, next(self._numbers), task.turn, task))
+        self._go_on(task)
 
     def suspend(self, until: float | None = None) -> None:
         """The running task goes on when it is woken, or at that time."""
         task = self._me()
         if until is not None:
-            self._alarm(task, until)
-        self.main.switch()
+            heapq.heappush(self._alarms, (until, next(self._numbers), task.turn, task))
+        self._go_on(task)
 
-    def wake(self, task: Task) -> None:
+    def wake(self, task: Task, at: float | None = None) -> None:
+        """Let a waiting task go on now, or at another time than it said."""
         task.turn += 1
-        self._alarm(task, self.now)
+        self._alarm(task, self.now if at is None else at)
 
     def run(self, until: float) -> None:
         """Let time pass until then."""
         Scheduler.current = self
-        while self._alarms and self._alarms[0][0] <= until:
-            at, _, turn, task = heapq.heappop(self._alarms)
-            if task.ended or turn != task.turn or not task.process.alive:
-                continue
-            if task.process.frozen_until > at:
-                heapq.heappush(self._alarms, (task.process.frozen_until, next(self._numbers), turn, task))
-                continue
-            self.now = max(self.now, at)
-            task.turn += 1
-            self.running = task
-            task.switch_to.switch()
-            self.running = None
+        self._until = until
+        while (task := self._next()) is not None:
+            task.switch()
         self.now = max(self.now, until)
+
+    def end(self) -> None:
+        """Nobody goes on. Each task is unwound here, where it is known who runs, not whenever its memory is collected."""
+        self.over = True
+        for task in self._begun:
+            if not task.ended:
+                self.running = None
+                task.throw()
+                task.ended = True
+        self._begun.clear()
+        self._alarms.clear()
+        del Scheduler.current
 
     def fell(self, task: Task, raised: BaseException) -> None:
         """A task ended with an exception."""
-        self.fallen.append((task, raised))
+        if not self.over:
+            self.fallen.append((task, raised))
+
+    def _next(self) -> Task | None:
+        """Whose turn it is, the time being his; nobody's when what is left comes later."""
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= self._until:
+            at, _, turn, task = heapq.heappop(alarms)
+            process = task.process
+            if turn != task.turn or task.ended or not process.alive:
+                continue
+            if process.frozen_until > at:
+                heapq.heappush(alarms, (process.frozen_until, next(self._numbers), turn, task))
+                continue
+            if at > self.now:
+                self.now = at
+            task.turn += 1
+            self.running = task
+            return task
+        self.running = None
+        return None
+
+    def _go_on(self, task: Task) -> None:
+        """To whoever's turn it is; returns when it is this task's again."""
+        following = self._next()
+        if following is None:
+            self.main.switch()
+        elif following is not task:
+            following.switch()
 
     def _alarm(self, task: Task, at: float) -> None:
         heapq.heappush(self._alarms, (at, next(self._numbers), task.turn, task))
@@ -185,6 +241,8 @@ class Condition:
         here = Scheduler.current
         task = here.running
         assert task is not None
+        if timeout.__class__ is Look and task.next_look is not None:
+            timeout, task.looks_in = task.next_look(), self
         self._waiting.append(task)
         self._lock.release()
         here.suspend(None if timeout is None else here.now + timeout)
@@ -200,6 +258,16 @@ class Condition:
 
     def notify_all(self) -> None:
         self.notify(len(self._waiting))
+
+    def call(self, task: Task) -> None:
+        """Notify this one, if it waits here."""
+        if task in self._waiting:
+            self._waiting.remove(task)
+            Scheduler.current.wake(task)
+
+
+class Look(float):
+    """The time between two looks of a watch. With nothing to see, most looks of a life would be in vain."""
 
 
 class Event:
@@ -239,9 +307,12 @@ class Thread:
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.ended
 
-    def join(self) -> None:
-        while self.is_alive():
-            Scheduler.current.sleep(0.01)
+    def join(self, timeout: float | None = None) -> None:
+        here = Scheduler.current
+        if self._task is not None and not self._task.ended:
+            self._task.joined_by = here.running
+            here.suspend(None if timeout is None else here.now + timeout)
+            self._task.joined_by = None
 
 
 class Pool:
@@ -266,8 +337,8 @@ def taking_turns() -> Iterator[None]:
     """The core's threads are tasks of the simulation for a while."""
     with ExitStack() as stack:
         for module in MODULES_WITH_THREADS:
-            stack.enter_context(patch(f"{module}.threading", THREADING))
-        stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", 6.0))  # nobody stops a simulated worker in good order
+            stack.enter_context(patch(f"{module}.threading", THREADING, create=True))
+        stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", Look(0.5)))
         stack.enter_context(patch("ringfence.timers.DUE_SHARDS", 1))
         stack.enter_context(patch("ringfence.memory.ledger.DUE_SHARDS", 1))
         for module in MODULES_WITH_POOLS:

@@ -1,7 +1,8 @@
 """Gateway, log, relays, queues, timers and workers over the memory engines, in processes that crash, freeze and run late.
 
-Between any process and any engine stands a `Wire`: it delays each call, and may lose it, lose its reply, deliver it late or
-twice, or let the caller's process die or freeze before or after. Which of it happens to which call is a function of the seed.
+Between any process and any engine stands a `wire.Wire`: it delays each call, and may lose it, lose its reply, deliver it late
+or twice, or let the caller's process die or freeze before or after. Which of it happens to which call is a function of the
+seed.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringfence import crew
 from ringfence.acceptance import Accepted, Submission
 from ringfence.attempt import Taker
 from ringfence.clock import SystemClock
 from ringfence.company import Company
 from ringfence.crew import Crew
-from ringfence.errors import Rejected, RingfenceError, Unavailable
+from ringfence.errors import Rejected, Unavailable
 from ringfence.gateway import Gateway
 from ringfence.job import Guarantee, Job, Millis, State
 from ringfence.lease import Heartbeat
@@ -31,29 +31,31 @@ from ringfence.memory.queue import MemoryQueue
 from ringfence.memory.queue_settings import MemorySettings
 from ringfence.memory.sweeps import MemorySweeps
 from ringfence.pace import Pacer
-from ringfence.ports import Services
+from ringfence.ports import Lease, Services
 from ringfence.process.feed import QueueFeed, Stop
 from ringfence.reconcile import Reconciler
 from ringfence.relay import Relay
 from ringfence.testing.port_faults import Crash
 from ringfence.timers import Timers
 
-from .history import Entry, History, Landed
+from .history import Entry, History
 from .jobs import TABLES, app
+from .pollers import Pollers
 from .scheduler import Process, Scheduler, Task
+from .wire import KINDS, Rows, Wire
 
 EPOCH_MS: Millis = 1_700_000_000_000
 LEASE_SECONDS = 10.0
 QUEUES = ("free", "paced")
+QUEUES_OF_WORKERS = (QUEUES, QUEUES[:1], QUEUES[1:])
 RATE_PER_SECOND, BURST, HIGH_WATER_MARK = 0.5, 2, 2
 TENANTS = ("acme", "umbrella")
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 300.0
 """How long a lease blocks for a first message."""
 
-KINDS = ("crash before", "crash after", "lost request", "lost reply", "late", "twice", "freeze", "slow", "partial")
-"""What may happen to a call. ``late``: it takes effect long after its caller has given up. ``twice``: it is
-delivered again. ``partial``: some of a batch are not taken."""
+LOOK_SECONDS, BUSY_SECONDS = 6.0, 12.0
+"""A crew looks after what it has so often, for so long after it has got some; what else there is to see it is told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,9 @@ class World:
     def __init__(self, plan: Plan, parts: Parts | None = None) -> None:
         self.plan, self.parts = plan, parts or Parts()
         self.random = random.Random(plan.seed)
+        self._chance = self.random.random
+        self._fate = random.Random(~plan.seed).random
+        """A number for each call, whoever makes it: a life without some of its strikes goes on as it was until the next."""
         self.scheduler = Scheduler()
         self.history = History()
         self.calls = 0
@@ -139,6 +144,7 @@ class World:
         self.ledger = self.parts.ledger(self.true_clock, tables=TABLES)
         self.ledger._rows = Rows(self.landing)
         self.queues = {name: self.parts.queue(name, self.true_clock) for name in QUEUES}
+        self.pollers = {name: Pollers(queue, self.scheduler, self.stores, self.random) for name, queue in self.queues.items()}
         self.last_resort = MemoryQueue("last-resort", self.true_clock)
         self.log = MemoryLog()
         self.quarantine = MemoryQuarantine()
@@ -151,7 +157,8 @@ class World:
         self._companies: dict[Process, Company] = {}
         self.told: Counter[str] = Counter()
         """How often each event was told, by its name."""
-        self._waiting: dict[str, list[Task]] = {}
+        self._readers: list[Task] = []
+        """Of the log: who waits for more."""
         self._ended_clients = 0
 
     # --- the run -------------------------------------------------------------------------------------------------
@@ -159,7 +166,6 @@ class World:
     def run(self) -> History:
         """Everybody at work under faults; then healed, until everything has ended."""
         scheduler = self.scheduler
-        crew.LOOK_SECONDS = 6.0
         for number in range(self.plan.jobs):
             scheduler.spawn(Process(f"client-{number}"), lambda number=number: self._client(number))  # type: ignore[misc]
         scheduler.spawn(Process("operator"), self._operator)
@@ -170,10 +176,10 @@ class World:
             self._start_worker(number)
         scheduler.run(self.plan.quiet_after_seconds)
         self.faults_on = False
-        crew.LOOK_SECONDS = 60.0
         while not self._drained() and scheduler.now < self.plan.quiet_after_seconds + self.plan.drain_seconds:
             scheduler.run(scheduler.now + 60.0)
         self.history.finished = self._drained()
+        scheduler.end()
         return self.history
 
     def note(self, what: str, *args: Any, process: str = "") -> None:
@@ -201,33 +207,30 @@ class World:
         """What happens to this call, if anything."""
         self.calls += 1
         plan = self.plan
-        if not self.faults_on or mixed(plan.seed, self.calls) >= plan.fault_share:
+        if not self.faults_on or self._fate() >= plan.fault_share:
             return None
         if plan.strikes is not None and self.calls not in plan.strikes:
             return None
-        kind = plan.kinds[int(mixed(plan.seed, self.calls, 1) * len(plan.kinds))]
+        kind = random.Random(plan.seed << 32 | self.calls).choice(plan.kinds)
         self.history.strikes.append((self.calls, f"{kind} {call} of {process.name}"))
         return kind
 
-    def wait_for_message(self, queue: MemoryQueue, seconds: float) -> None:
-        """Until a message may be visible, as a lease that blocks is woken."""
-        ahead = queue._by_visibility[0][0] - self.scheduler.now if queue._by_visibility else seconds
-        self._wait_for(queue.name, min(seconds, max(0.0, ahead)))
+    def between(self, least: float, most: float) -> float:
+        """By chance."""
+        return least + (most - least) * self._chance()
 
-    def _wait_for(self, what: str, seconds: float) -> None:
+    def _wait_for_records(self, seconds: float) -> None:
         task = self.scheduler.running
         assert task is not None
-        waiting = self._waiting.setdefault(what, [])
-        waiting.append(task)
+        self._readers.append(task)
         self.scheduler.suspend(self.scheduler.now + seconds)
-        if task in waiting:
-            waiting.remove(task)
+        if task in self._readers:
+            self._readers.remove(task)
 
-    def came(self, what: str) -> None:
-        """Something came into a queue, or into the log: whoever waits for it looks again."""
-        waiting = self._waiting.get(what, [])
-        while waiting:
-            self.scheduler.wake(waiting.pop())
+    def records_came(self) -> None:
+        """Something came into the log: whoever waits for it reads again."""
+        while self._readers:
+            self.scheduler.wake(self._readers.pop())
 
     # --- processes -----------------------------------------------------------------------------------------------
 
@@ -304,8 +307,8 @@ class World:
         """Cancels some jobs, redrives some dead ones."""
         rng = random.Random(~self.plan.seed)
         while self.faults_on:
-            self.scheduler.sleep(rng.uniform(5, 60))
-            act = rng.choice(["cancel", "redrive", "redrive"])
+            self.scheduler.sleep(rng.uniform(5, 45))
+            act = rng.choice(["cancel", "redrive", "redrive", "redrive"])
             dead = act == "redrive"
             jobs = [job for job in self.ledger.all_jobs() if (job.state is State.DEAD) == dead and job.state.terminal == dead]
             if not jobs:
@@ -344,7 +347,7 @@ class World:
             if self.log.read(after=self.relayed):
                 self.scheduler.sleep(0.5)
             else:
-                self._wait_for("log", 60.0)
+                self._wait_for_records(60.0)
 
     def _run_timers(self) -> None:
         process = self._me()
@@ -356,18 +359,26 @@ class World:
         while True:
             with suppress(Unavailable):
                 timers.run(lambda: 60.0)
-            self.scheduler.sleep(5.0 if self.faults_on else 60.0)
+            self.scheduler.sleep(self.between(5, 18) if self.faults_on else self._until_due())
+
+    def _until_due(self) -> float:
+        """Timers run each minute. Where nothing but waiting for a far time is left to do, the runs before it are left out."""
+        marked = [job for job in self.ledger.all_jobs() if job.due_id is not None]
+        if any(job.in_line or job.run_at is None for job in marked):
+            return 60.0
+        ahead = [(job.run_at or 0) - self.true_clock.now() for job in marked]
+        return max(60.0, min(ahead, default=0) / 1000 - self.plan.skew_seconds)
 
     def _start_worker(self, number: int) -> None:
         process = self._process("worker", number)
-        for queue in QUEUES:
+        for queue in QUEUES_OF_WORKERS[number % len(QUEUES_OF_WORKERS)]:
             self.scheduler.spawn(process, lambda queue=queue: self._work(queue), number * 0.1)  # type: ignore[misc]
 
     def _work(self, queue_name: str) -> None:
         process = self._me()
         services, queues, _ = self._wired(process)
         taker = self.parts.taker(process.name, self.app.jobs, LEASE_SECONDS, services)
-        feed = QueueFeed(queues[queue_name], Stop(services.clock, 60.0), lambda _: None, wait_seconds=WAIT_SECONDS)
+        feed = Feed(self, queues[queue_name], Stop(services.clock, 60.0))
         company = self._company_of(process)
         crew_of_queue = self.parts.crew(
             taker,
@@ -410,139 +421,35 @@ class World:
         return [(task, raised) for task, raised in self.scheduler.fallen if not isinstance(raised, Crash)]
 
 
-class Wire:
-    """A port as one process reaches it."""
+class Feed(QueueFeed):
+    """A queue's messages. Its crew looks around when it has got some, and not while it has nothing to see."""
 
-    def __init__(self, world: World, process: Process, name: str, port: Any) -> None:
-        self._world, self._process, self._name, self._port = world, process, name, port
+    def __init__(self, world: World, queue: Any, stop: Stop) -> None:
+        """Made by the task that will be the crew's watch."""
+        super().__init__(queue, stop, lambda _: None, wait_seconds=WAIT_SECONDS)
+        self._world = world
+        self._busy_until = 0.0
+        watch = world.scheduler.running
+        assert watch is not None
+        self._watch = watch
+        self._watch.next_look = self._next_look
 
-    def __getattr__(self, attribute: str) -> Any:
-        real = getattr(self._port, attribute)
-        if not callable(real):
-            return real
-        return lambda *args, **kwargs: self._call(attribute, real, args, kwargs)
+    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
+        leases = super().exchange(done, room, lease_seconds)
+        if leases:
+            self._busy_until = self._world.scheduler.now + BUSY_SECONDS
+            self.call_watch()
+        return leases
 
-    def _call(self, method: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        world, scheduler = self._world, self._world.scheduler
-        self._ensure_alive()
-        kind = world.strike(f"{self._name}.{method}", self._process)
-        scheduler.sleep(world.random.uniform(0.001, 0.05))
-        match kind:
-            case "crash before":
-                world.die(self._process)
-            case "freeze":
-                self._freeze()
-            case "slow":
-                scheduler.sleep(world.random.uniform(1, 2.5 * LEASE_SECONDS))
-            case "late":
-                later = world.random.uniform(1, 60)
-                scheduler.spawn(world.stores, lambda: self._quietly(method, real, args, kwargs), later)
-        self._ensure_alive()
-        if kind in ("lost request", "late"):
-            return self._no_answer(method, args)
-        if kind == "partial" and method == "push":
-            return self._push_half(real, *args, **kwargs)
-        if method in ("lease", "acknowledge_and_lease"):
-            reply = self._lease(method, real, args)
-        else:
-            reply = self._take_effect(method, real, args, kwargs)
-        if kind == "twice":
-            scheduler.spawn(
-                world.stores, lambda: self._quietly(method, real, args, kwargs), world.random.uniform(0, 3 * LEASE_SECONDS)
-            )
-        scheduler.sleep(world.random.uniform(0.001, 0.02))
-        if kind == "crash after":
-            world.die(self._process)
-        self._ensure_alive()
-        return self._no_answer(method, args) if kind == "lost reply" else reply
+    def call_watch(self) -> None:
+        """The crew's watch looks now."""
+        if self._watch.looks_in is not None:
+            self._watch.looks_in.call(self._watch)
 
-    def _ensure_alive(self) -> None:
-        if not self._process.alive:
-            raise Crash
-
-    def _freeze(self) -> None:
-        world = self._world
-        self._process.frozen_until = world.scheduler.now + world.random.uniform(0.5, 4) * LEASE_SECONDS
-        world.note("frozen", self._process.frozen_until)
-        world.scheduler.sleep(0)
-
-    def _no_answer(self, method: str, args: tuple[Any, ...]) -> Any:
-        """As the port's contract says it."""
-        match method:
-            case "append" | "write_many":
-                return [None] * len(args[0])
-            case "push":
-                return list(args[0])
-        raise Unavailable("no answer came", retry_after_seconds=0.1)
-
-    def _push_half(self, real: Callable[..., Any], tickets: Sequence[Any], delay_seconds: Any = 0.0) -> Any:
-        half = len(tickets) // 2
-        delays = delay_seconds if isinstance(delay_seconds, int | float) else delay_seconds[:half]
-        self._take_effect("push", real, (tickets[:half], delays), {})
-        return list(tickets[half:])
-
-    def _lease(self, method: str, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """A lease that waits looks twice: at the beginning of its wait and at its end."""
-        *others, wait_seconds = args
-        leases = self._take_effect(method, real, (*others, 0.0), {})
-        if leases or not wait_seconds:
-            return leases
-        self._world.wait_for_message(self._port, wait_seconds)
-        self._ensure_alive()
-        return self._take_effect(method, real, (*others, 0.0), {})
-
-    def _quietly(self, method: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take effect with nobody there to hear of it."""
-        if method == "lease":
-            args = (*args[:2], 0.0)
-        with suppress(RingfenceError):
-            self._take_effect(method, real, args, kwargs)
-
-    def _take_effect(self, method: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        world = self._world
-        reply: Any = None
-        raised: BaseException | None = None
-        world.landing.clear()
-        try:
-            reply = real(*args, **kwargs)
-        except BaseException as fault:
-            raised = fault
-            raise
-        finally:
-            if method in ("push", "release"):
-                world.came(self._port.name)
-            elif method == "append":
-                world.came("log")
-            entry = Entry(world.scheduler.now, self._process.name, f"{self._name}.{method}", args, kwargs, reply, raised)
-            world.history.entries.append(entry)
-            for before, after in world.landing:
-                world.history.landed.append(Landed(len(world.history.entries) - 1, entry, before, after))
-        return reply
-
-
-class Rows(dict[str, Job]):
-    """The ledger's rows, which tell of every write in the order in which they happen."""
-
-    def __init__(self, landing: list[tuple[Job | None, Job]]) -> None:
-        super().__init__()
-        self._landing = landing
-
-    def __setitem__(self, job_id: str, after: Job) -> None:
-        self._landing.append((self.get(job_id), after))
-        super().__setitem__(job_id, after)
+    def _next_look(self) -> float | None:
+        return LOOK_SECONDS if self._world.scheduler.now < self._busy_until else None
 
 
 def next_checkpoint(_world: World, sent: str | None, _records: Sequence[Any]) -> str | None:
     """The event source goes on behind the last record of the prefix that was sent."""
     return sent
-
-
-def mixed(*numbers: int) -> float:
-    """A number in [0, 1) that depends on these alone."""
-    state = 0x9E3779B97F4A7C15
-    for number in numbers:
-        state = (state ^ (number & (2**64 - 1))) * 0xBF58476D1CE4E5B9 & (2**64 - 1)
-        state ^= state >> 31
-        state = state * 0x94D049BB133111EB & (2**64 - 1)
-        state ^= state >> 29
-    return state / 2**64

@@ -1,0 +1,162 @@
+"""A port as one process reaches it: over a wire that may lose, delay or repeat each call, or be the last its caller did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ringfence.errors import RingfenceError, Unavailable
+from ringfence.job import Job
+from ringfence.testing.port_faults import Crash
+
+from .history import Entry, Landed
+from .scheduler import Process
+
+if TYPE_CHECKING:
+    from .world import World
+
+KINDS = ("crash before", "crash after", "lost request", "lost reply", "late", "twice", "freeze", "slow", "partial")
+"""What may happen to a call. ``late``: it takes effect long after its caller has given up. ``twice``: it is
+delivered again. ``partial``: some of a batch are not taken."""
+
+REQUEST_SECONDS, REPLY_SECONDS = (0.001, 0.05), (0.001, 0.02)
+"""The shortest and the longest that each is under way."""
+
+LATE_SECONDS = 60.0
+SLOW_SECONDS = 25.0
+FREEZE_SECONDS = 40.0
+AGAIN_SECONDS = 30.0
+"""The longest of each; leases are of 10 s."""
+
+
+class Wire:
+    """A port as one process reaches it."""
+
+    def __init__(self, world: World, process: Process, name: str, port: Any) -> None:
+        self._world, self._process, self._name, self._port = world, process, name, port
+
+    def __getattr__(self, attribute: str) -> Any:
+        real = getattr(self._port, attribute)
+        if not callable(real):
+            return real
+        what = f"{self._name}.{attribute}"
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._call(attribute, what, real, args, kwargs)
+
+        setattr(self, attribute, call)  # found without this the next time
+        return call
+
+    def _call(self, method: str, what: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        world, scheduler = self._world, self._world.scheduler
+        self._ensure_alive()
+        kind = world.strike(what, self._process)
+        scheduler.sleep(world.between(*REQUEST_SECONDS))
+        match kind:
+            case None:
+                pass
+            case "crash before":
+                world.die(self._process)
+            case "freeze":
+                self._freeze()
+            case "slow":
+                scheduler.sleep(world.between(1, SLOW_SECONDS))
+            case "late":
+                later = world.between(1, LATE_SECONDS)
+                scheduler.spawn(world.stores, lambda: self._quietly(method, what, real, args, kwargs), later)
+        self._ensure_alive()
+        if kind in ("lost request", "late"):
+            return self._no_answer(method, args)
+        if kind == "partial" and method == "push":
+            return self._push_half(what, real, *args, **kwargs)
+        if method == "lease":
+            reply = self._lease(method, what, real, args)
+        else:
+            reply = self._take_effect(method, what, real, args, kwargs)
+        if kind == "twice":
+            again = world.between(0, AGAIN_SECONDS)
+            scheduler.spawn(world.stores, lambda: self._quietly(method, what, real, args, kwargs), again)
+        scheduler.sleep(world.between(*REPLY_SECONDS))
+        if kind == "crash after":
+            world.die(self._process)
+        self._ensure_alive()
+        return self._no_answer(method, args) if kind == "lost reply" else reply
+
+    def _ensure_alive(self) -> None:
+        if not self._process.alive:
+            raise Crash
+
+    def _freeze(self) -> None:
+        world = self._world
+        self._process.frozen_until = world.scheduler.now + world.between(5, FREEZE_SECONDS)
+        world.note("frozen", self._process.frozen_until)
+        world.scheduler.sleep(0)
+
+    def _no_answer(self, method: str, args: tuple[Any, ...]) -> Any:
+        """As the port's contract says it."""
+        match method:
+            case "append" | "write_many":
+                return [None] * len(args[0])
+            case "push":
+                return list(args[0])
+        raise Unavailable("no answer came", retry_after_seconds=0.1)
+
+    def _push_half(self, what: str, real: Callable[..., Any], tickets: Sequence[Any], delay_seconds: Any = 0.0) -> Any:
+        half = len(tickets) // 2
+        delays = delay_seconds if isinstance(delay_seconds, int | float) else delay_seconds[:half]
+        self._take_effect("push", what, real, (tickets[:half], delays), {})
+        return list(tickets[half:])
+
+    def _lease(self, method: str, what: str, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A lease that waits looks twice: at the beginning of its wait and at its end."""
+        *others, wait_seconds = args
+        leases = self._take_effect(method, what, real, (*others, 0.0), {})
+        if leases or not wait_seconds:
+            return leases
+        self._world.pollers[self._port.name].wait(wait_seconds)
+        self._ensure_alive()
+        return self._take_effect(method, what, real, (*others, 0.0), {})
+
+    def _quietly(self, method: str, what: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take effect with nobody there to hear of it."""
+        if method == "lease":
+            args = (*args[:2], 0.0)
+        with suppress(RingfenceError):
+            self._take_effect(method, what, real, args, kwargs)
+
+    def _take_effect(
+        self, method: str, what: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        world = self._world
+        reply: Any = None
+        raised: BaseException | None = None
+        world.landing.clear()
+        try:
+            reply = real(*args, **kwargs)
+        except BaseException as fault:
+            raised = fault
+            raise
+        finally:
+            if method in ("push", "release"):
+                world.pollers[self._port.name].ring()
+            elif method == "append":
+                world.records_came()
+            history = world.history
+            entry = Entry(world.scheduler.now, self._process.name, what, args, kwargs, reply, raised)
+            history.entries.append(entry)
+            for before, after in world.landing:
+                history.landed.append(Landed(len(history.entries) - 1, entry, before, after))
+        return reply
+
+
+class Rows(dict[str, Job]):
+    """The ledger's rows, which tell of every write in the order in which they happen."""
+
+    def __init__(self, landing: list[tuple[Job | None, Job]]) -> None:
+        super().__init__()
+        self._landing = landing
+
+    def __setitem__(self, job_id: str, after: Job) -> None:
+        self._landing.append((self.get(job_id), after))
+        super().__setitem__(job_id, after)

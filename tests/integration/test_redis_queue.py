@@ -170,6 +170,17 @@ def test_a_stale_lease_in_the_fused_call_is_passed_over(redis_server: RedisServe
     assert queue.depth().leased == 0
 
 
+def test_depth_tells_for_how_long_the_oldest_has_been_ready(redis_server: RedisServer, queue: RedisQueue) -> None:
+    assert queue.depth().oldest_ready_seconds == 0
+    queue.push([ticket()], 60)
+    assert queue.depth().oldest_ready_seconds == 0
+    redis_server.let_pass(queue, 100)
+    queue.push([ticket()])
+    assert 40 <= (queue.depth().oldest_ready_seconds or 0) < 50
+    queue.lease(1, 30)
+    assert (queue.depth().oldest_ready_seconds or 0) < 10
+
+
 # --- leases ----------------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import ringfence
 from ringfence.aws.telemetry import MAX_FIELD_CHARACTERS, PowertoolsTelemetry
-from ringfence.event_names import LEVELS, METRICS, NEVER_TOLD
+from ringfence.event_names import LEVELS, MEASURED, METRICS, NEVER_TOLD
 
 _services = iter(f"service-{number}" for number in range(10_000))
 
@@ -143,12 +143,29 @@ def test_an_event_about_many_counts_them(telemetry: PowertoolsTelemetry, capsys:
     assert lines(capsys)[0]["FailedPushes"] == [7.0]
 
 
+def test_a_measured_event_is_several_metrics_of_the_same_dimensions(
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    telemetry.event("queue_depth", queue="default", ready=3, leased=2, delayed=0, oldest_ready_seconds=1.5)
+    (line,) = lines(capsys)
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Dimensions"] == [["service"], ["service", "queue"]]
+    assert directive["Metrics"] == [
+        {"Name": "ReadyTickets", "Unit": "Count"},
+        {"Name": "LeasedTickets", "Unit": "Count"},
+        {"Name": "DelayedTickets", "Unit": "Count"},
+        {"Name": "OldestReadySeconds", "Unit": "Seconds"},
+    ]
+    assert [line[metric["Name"]] for metric in directive["Metrics"]] == [[3.0], [2.0], [0.0], [1.5]]
+
+
 def test_a_quieter_log_still_counts(capsys: pytest.CaptureFixture[str]) -> None:
     telemetry = PowertoolsTelemetry(next(_services), level="CRITICAL")
     telemetry.event("job_claimed", job_id="abc")
     telemetry.event("job_accepted", job_id="abc", queue="default")
-    (line,) = lines(capsys)
-    assert line["AcceptedJobs"] == [1.0]
+    telemetry.event("queue_depth", queue="default", ready=3, leased=0, delayed=0, oldest_ready_seconds=0.0)
+    line, depth = lines(capsys)
+    assert (line["AcceptedJobs"], depth["ReadyTickets"]) == ([1.0], [3.0])
     assert line["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Ringfence"
     assert "level" not in line
 
@@ -211,4 +228,4 @@ def test_every_event_that_is_known_by_name_is_told_somewhere() -> None:
         if file.name != "event_names.py":
             constants = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant))
             told |= {node.value for node in constants if isinstance(node.value, str)}
-    assert (LEVELS.keys() | METRICS.keys()) - told == set()
+    assert (LEVELS.keys() | METRICS.keys() | MEASURED.keys()) - told == set()

@@ -176,3 +176,20 @@ def test_one_throttled_shard_does_not_keep_the_others_waiting_and_is_told_at_the
         here.timers.run()
     waiting = [job_id for job_id in jobs if here.job(job_id).due_id is not None]
     assert waiting == [job_id for job_id in jobs if shard_of(job_id, DUE_SHARDS) == 0]
+
+
+def test_how_queues_stand_that_cloudwatch_does_not_know_is_told_once_a_minute() -> None:
+    here = MemorySystem(
+        app(), wrap=lambda name, port: Faulty(port, [unavailable("depth")]) if name == "queue:priority" else port
+    )
+    for delay_seconds in (0, 0, 600):
+        scheduled(here, delay_seconds)
+    here.queues["default"].lease(1, 900)
+    here.clock.sleep(45)
+    for _ in range(59):
+        here.timers.run()
+        here.clock.sleep(1)
+    told = here.telemetry.named("queue_depth")
+    assert told[0] == {"queue": "default", "ready": 1, "leased": 1, "delayed": 1, "oldest_ready_seconds": 45.0}
+    assert [each["queue"] for each in told] == ["default", "default", "priority"], "what cannot be asked is asked next time"
+    assert here.telemetry.named("timers_held") == []

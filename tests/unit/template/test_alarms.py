@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from ringfence.event_names import METRICS
+from ringfence.event_names import MEASURED, METRICS
 from ringfence.local.intrinsics import Filling, references
 from ringfence.local.template import logical_id
 from ringfence.runtime import Runtime
@@ -42,7 +43,8 @@ def test_alarms_and_dashboard_are_there_exactly_when_asked_for(any_stack: Stack)
     wanted = any_stack.parameters["Alarms"] == "true"
 
     of_queues = {f"{queue}IsOld" for queue in any_stack.queues.values()}
-    assert set(alarms(any_stack)) == (ALARMS | of_queues if wanted else set())
+    of_redis = {"RedisQueuesAreOld"} if any_stack.parameters["RedisUrl"] else set()
+    assert set(alarms(any_stack)) == (ALARMS | of_queues | of_redis if wanted else set())
     assert bool(any_stack.of_type("AWS::CloudWatch::Dashboard")) == wanted
 
 
@@ -84,7 +86,7 @@ def test_the_logs_mapping_counts_events_while_an_alarm_asks_for_them(any_stack: 
 
 
 def test_jobs_metrics_are_written_by_the_code_under_this_stacks_name(any_stack: Stack) -> None:
-    written = {counted.metric for counted in METRICS.values()}
+    written = {counted.metric for counted in itertools.chain(METRICS.values(), *MEASURED.values())}
     watched = [metric for alarm in alarms(any_stack).values() for metric in metrics(alarm) if metric[0] == "Ringfence"]
     environments = [any_stack.properties(function)["Environment"]["Variables"] for function in FUNCTIONS]
 
@@ -95,7 +97,8 @@ def test_jobs_metrics_are_written_by_the_code_under_this_stacks_name(any_stack: 
     expected = (
         ["DeadJobs", "FailedPushes", "LateWritesRefused", "Quarantined", "QueueMemoriesLost"] if alarms(any_stack) else []
     )
-    assert sorted(name for _, name, _ in watched) == expected
+    of_redis = ["OldestReadySeconds"] if "RedisQueuesAreOld" in alarms(any_stack) else []
+    assert sorted(name for _, name, _ in watched) == sorted(expected + of_redis)
 
 
 def test_a_dead_job_is_counted_where_its_alarm_looks(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,9 @@ An event that is not listed here is told at INFO and not counted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 NEVER_TOLD = frozenset({"payload", "result", "checkpoint", "body", "data"})
 """Fields that would carry what a user sent or a job returned."""
@@ -51,10 +52,11 @@ LEVELS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The metric an event adds to: by one, or by the field that ``by_field`` names."""
+    """The metric an event adds to: by one, or by the field that ``by_field`` names. ``unit`` is CloudWatch's word for it."""
 
     metric: str
     by_field: str | None = None
+    unit: Literal["Count", "Seconds"] = "Count"
 
 
 METRICS: Mapping[str, Counted] = {
@@ -77,3 +79,13 @@ METRICS: Mapping[str, Counted] = {
     "tickets_renewed": Counted("RenewedTickets", by_field="count"),
 }
 """Each costs a CloudWatch metric per queue, so only what is alarmed on or drawn is counted."""
+
+MEASURED: Mapping[str, Sequence[Counted]] = {
+    "queue_depth": (
+        Counted("ReadyTickets", by_field="ready"),
+        Counted("LeasedTickets", by_field="leased"),
+        Counted("DelayedTickets", by_field="delayed"),
+        Counted("OldestReadySeconds", by_field="oldest_ready_seconds", unit="Seconds"),
+    ),
+}
+"""Events that say how something stands: several metrics each. CloudWatch knows by itself how queues on SQS do."""

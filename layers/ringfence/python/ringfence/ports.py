@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from threading import Condition
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -83,6 +83,8 @@ class Depth:
     ready: int
     leased: int
     delayed: int
+    oldest_ready_seconds: float | None = field(default=None, compare=False)
+    """How long the oldest of the visible has been visible; 0 where there is none. None: the engine does not say."""
 
 
 class Queue(Protocol):

@@ -6,6 +6,7 @@ after it, only if it is still the same mark.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -16,10 +17,10 @@ from ringfence.job import Job, Millis
 from ringfence.line import Lines
 from ringfence.pace import Pacer
 from ringfence.poison import bury, set_aside_message
-from ringfence.ports import DUE_SHARDS, Lease, Queue, Services, SettingsStore
+from ringfence.ports import DUE_SHARDS, Depth, Lease, MarkedQueue, Queue, Services, SettingsStore
 from ringfence.queue_settings import QueueState
 from ringfence.reconcile import Reconciler
-from ringfence.sender import Sender
+from ringfence.sender import Sender, in_parallel
 from ringfence.wire import decode_ticket
 
 PAGE_MARKS = 100
@@ -57,6 +58,8 @@ class Timers:
         self._settings, self._pacer, self._reconciler = settings, pacer, reconciler
         self._sender = Sender(services, queues, pacer)
         self._unavailable: Unavailable | None = None
+        self._depths_told_in = -1
+        """The minute of it: ``ringfence dev`` runs the timers each second."""
 
     def run(self, remaining_seconds: Callable[[], float] = lambda: float("inf"), *, linger: bool = False) -> dict[str, int]:
         """Release what is due, then the lines of parked jobs; drain the last resort; renew lost tickets. Returns how many of
@@ -73,6 +76,7 @@ class Timers:
             return remaining_seconds() > STOP_SECONDS
 
         self._part("marks", self._reconciler.notice)
+        self._tell_depths()
         drained = self._part("last resort", lambda: self._drain_last_resort(has_time))
         renewed = self._part("round", lambda: self._reconciler.go_round(has_time))
         lines = Lines(self._services, self._queues, self._pacer)
@@ -112,6 +116,17 @@ class Timers:
             self._telemetry.event("timers_held", part=name, reason=str(fault))
             self._unavailable = fault
             return 0
+
+    def _tell_depths(self) -> None:
+        """Once a minute, how the queues stand of which CloudWatch knows nothing."""
+        minute = self._services.clock.now() // 60_000
+        if minute == self._depths_told_in:
+            return
+        self._depths_told_in = minute
+        marked = [queue for queue in self._queues.values() if isinstance(queue, MarkedQueue)]
+        for queue, depth in zip(marked, in_parallel(_depth_of, marked), strict=True):
+            if depth is not None:
+                self._telemetry.event("queue_depth", queue=queue.name, **dataclasses.asdict(depth))
 
     # --- what is due -------------------------------------------------------------------------------------------------
 
@@ -214,6 +229,13 @@ class Timers:
             return False
         self._telemetry.event("last_resort_drained", job_id=job.job_id, queue=job.queue)
         return True
+
+
+def _depth_of(queue: Queue) -> Depth | None:
+    try:
+        return queue.depth()
+    except Unavailable:
+        return None  # the queue has told why
 
 
 def _turn(job: Job) -> tuple[Millis, Millis]:

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from ringfence.event_names import LEVELS, METRICS, NEVER_TOLD
+from ringfence.event_names import LEVELS, MEASURED, METRICS, NEVER_TOLD
 
 NAMESPACE = "Ringfence"
 
@@ -61,20 +61,23 @@ class PowertoolsTelemetry:
         line = {**self._always, **told, "event": name, **self._metric(name, fields)}
         if self._logger.isEnabledFor(level):
             self._logger.log(level, name, extra=line)
-        elif name in METRICS:
+        elif name in METRICS or name in MEASURED:
             # A quieter log must not make an alarm deaf.
             sys.stdout.write(_one_line(line) + "\n")
 
     def _metric(self, name: str, fields: dict[str, Field]) -> dict[str, Any]:
         """The members that make a line count, none for an event that is not counted."""
-        counted = METRICS.get(name)
-        if counted is None:
+        metrics_of = [METRICS[name]] if name in METRICS else MEASURED.get(name, ())
+        if not metrics_of:
             return {}
         from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
         metrics = EphemeralMetrics(namespace=NAMESPACE, service=self._service)
-        by = fields.get(counted.by_field) if counted.by_field else 1
-        metrics.add_metric(name=counted.metric, unit=MetricUnit.Count, value=by if isinstance(by, int | float) else 1)
+        for counted in metrics_of:
+            by = fields.get(counted.by_field) if counted.by_field else 1
+            metrics.add_metric(
+                name=counted.metric, unit=MetricUnit(counted.unit), value=by if isinstance(by, int | float) else 1
+            )
         queue = fields.get("queue")
         if isinstance(queue, str) and queue.strip():
             metrics.add_dimensions(service=self._service, queue=queue)

@@ -114,7 +114,13 @@ class MemoryQueue:
             now = self._clock.monotonic()
             hidden = [message for message in self._messages.values() if message.visible_at > now]
             leased = sum(message.deliveries > 0 for message in hidden)
-            return Depth(ready=len(self._messages) - len(hidden), leased=leased, delayed=len(hidden) - leased)
+            oldest = min((message.visible_at for message in self._messages.values()), default=now)
+            return Depth(
+                ready=len(self._messages) - len(hidden),
+                leased=leased,
+                delayed=len(hidden) - leased,
+                oldest_ready_seconds=max(0.0, now - oldest),
+            )
 
     def _take(self, max_tickets: int, lease_seconds: float) -> list[Lease]:
         leases: list[Lease] = []

@@ -148,8 +148,8 @@ class RedisQueue:
     def depth(self) -> Depth:
         """See `ringfence.ports.Queue.depth`. Ready is exact, and so is the sum of leased and delayed; how they share it is
         exact up to `DEPTH_LOOKS` and estimated from a sample beyond. Its cost does not grow with the queue."""
-        ready, leased, delayed = self._run("depth", DEPTH_LOOKS)
-        return Depth(ready=ready, leased=leased, delayed=delayed)
+        ready, leased, delayed, age_ms = self._run("depth", DEPTH_LOOKS)
+        return Depth(ready=ready, leased=leased, delayed=delayed, oldest_ready_seconds=age_ms / 1000)
 
     def check(self) -> None:
         """Run the script that leases, without taking anything. Raises `Unavailable` if that does not work."""

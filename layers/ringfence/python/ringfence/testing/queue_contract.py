@@ -218,6 +218,7 @@ class QueueContract:
         assert len(queue.lease(1, 30)) == 1
         depth = queue.depth()
         assert (depth.ready, depth.leased, depth.delayed) == (2, 1, 1)
+        assert depth.oldest_ready_seconds is None or 0 <= depth.oldest_ready_seconds < 60
 
     def test_stale_receipts_are_nobodys_error(self, queue: Queue, pass_seconds: PassSeconds) -> None:
         """C15: late, twice, and after somebody else has acknowledged."""

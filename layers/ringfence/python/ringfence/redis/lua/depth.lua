@@ -3,7 +3,8 @@
 --
 -- KEYS[1]   messages: the sorted set of the queue, scored by the millisecond at which each is visible
 -- ARGV[1]   the most hidden messages to look at
--- Returns   {ready, leased, delayed}; ready and the sum of the others are exact
+-- Returns   {ready, leased, delayed, age}; ready and the sum of the two others are exact; age is for how many milliseconds the
+--           oldest of the ready has been visible, 0 where there is none
 -- Errors    none of its own
 local messages = KEYS[1]
 -- include: now
@@ -24,4 +25,8 @@ end
 if looks > 0 then
   leased = math.floor(leased * hidden / looks + 0.5)
 end
-return {ready, leased, hidden - leased}
+local age = 0
+if ready > 0 then
+  age = now - tonumber(redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')[2])
+end
+return {ready, leased, hidden - leased, age}

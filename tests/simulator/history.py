@@ -53,6 +53,12 @@ class History:
         """The entries of these kinds, in order."""
         return (entry for entry in self.entries if entry.what in what)
 
+    def forget(self) -> None:
+        """Let go of all that happened."""
+        self.entries.clear()
+        self.landed.clear()
+        self.first_accepted.clear()
+
     def told(self, most: int = 400) -> str:
         """The history as text, a line for each entry, polls that found nothing left out."""
         lines = [line for entry in self.entries if (line := _line(entry))]

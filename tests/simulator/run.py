@@ -51,6 +51,7 @@ def live(seeds: Iterable[int], **more: object) -> Iterator[tuple[int, Counter[st
         for seed in seeds:
             world, found = run(plan_of(seed, **more))
             told = world.told
+            world.history.forget()
             del world
             gc.collect(0)
             yield seed, told, not found

@@ -96,7 +96,7 @@ class Scheduler:
 
     def sleep(self, seconds: float) -> None:
         """The running task goes on when so much time has passed."""
-        task = self._me()
+        task = self.running or self._me()
         at = self.now + seconds if seconds > 0.0 else self.now
         alarms = self._alarms
         if (not alarms or at < alarms[0][0]) and at <= self._until:
@@ -110,7 +110,7 @@ class Scheduler:
 
     def suspend(self, until: float | None = None) -> None:
         """The running task goes on when it is woken, or at that time."""
-        task = self._me()
+        task = self.running or self._me()
         if until is not None:
             heapq.heappush(self._alarms, (until, next(self._numbers), task.turn, task))
         self._go_on(task)
@@ -216,11 +216,15 @@ class Lock:
         return self._held
 
     def __enter__(self) -> Lock:
-        self.acquire()
+        if self._held:
+            self.acquire()
+        self._held = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._held = False
+        if self._waiting:
+            self.release()
 
 
 class Condition:

@@ -53,9 +53,11 @@ class Wire:
         self._ensure_alive()
         kind = world.strike(what, self._process)
         scheduler.sleep(world.between(*REQUEST_SECONDS))
+        if kind is None:
+            reply = self._effect_of(method, what, real, args, kwargs)
+            scheduler.sleep(world.between(*REPLY_SECONDS))
+            return reply
         match kind:
-            case None:
-                pass
             case "crash before":
                 world.die(self._process)
             case "freeze":
@@ -70,10 +72,7 @@ class Wire:
             return self._no_answer(method, args)
         if kind == "partial" and method == "push":
             return self._push_half(what, real, *args, **kwargs)
-        if method == "lease":
-            reply = self._lease(method, what, real, args)
-        else:
-            reply = self._take_effect(method, what, real, args, kwargs)
+        reply = self._effect_of(method, what, real, args, kwargs)
         if kind == "twice":
             again = world.between(0, AGAIN_SECONDS)
             scheduler.spawn(world.stores, lambda: self._quietly(method, what, real, args, kwargs), again)
@@ -82,6 +81,13 @@ class Wire:
             world.die(self._process)
         self._ensure_alive()
         return self._no_answer(method, args) if kind == "lost reply" else reply
+
+    def _effect_of(
+        self, method: str, what: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if method == "lease":
+            return self._lease(method, what, real, args)
+        return self._take_effect(method, what, real, args, kwargs)
 
     def _ensure_alive(self) -> None:
         if not self._process.alive:

@@ -24,8 +24,12 @@ class AskedQueue(MemoryQueue):
     """A queue in memory that can be asked ahead."""
 
     asked: int
+    asked_for: int
+    """Messages that the latest reply brings."""
     faults: set[str]
     """Which steps fail once: ``ask`` or ``reply``."""
+    reply_begun: threading.Event
+    may_reply: threading.Event
 
     def acknowledge_and_lease(
         self, done: Sequence[Lease], max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0
@@ -37,8 +41,11 @@ class AskedQueue(MemoryQueue):
         self.asked += 1
         self._fail("ask")
         leases = self.acknowledge_and_lease(done, max_tickets, lease_seconds)
+        self.asked_for = len(leases)
 
         def reply() -> list[Lease]:
+            self.reply_begun.set()
+            self.may_reply.wait(10)
             if "reply" in self.faults:
                 self.release(leases)
             self._fail("reply")
@@ -58,7 +65,9 @@ def asked_ahead(code: Callable[..., Any], *faults: str, **options: Any) -> tuple
     def wrap(name: str, port: Any) -> Any:
         if name == "queue:default":
             port.__class__ = AskedQueue
-            port.asked, port.faults = 0, set(faults)
+            port.asked, port.asked_for, port.faults = 0, 0, set(faults)
+            port.reply_begun, port.may_reply = threading.Event(), threading.Event()
+            port.may_reply.set()
             assert isinstance(port, FusedQueue)
             made.append(port)
         return port
@@ -80,10 +89,13 @@ def test_short_jobs_are_asked_for_ahead_and_each_runs_once(faults: tuple[str, ..
 class StuckOnceAsked:
     """One thread, whose jobs are short until it has asked for more: the job that it starts then stays until let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_reply: bool = True) -> None:
         self.stuck, self.go_on = threading.Event(), threading.Event()
         self.ready = threading.Event()
+        self.ran = 0
         self.here, self.queue = asked_ahead(self.code, threads=1, before=40)
+        if not may_reply:
+            self.queue.may_reply.clear()
         self.ready.set()
         assert self.stuck.wait(10)
 
@@ -93,6 +105,7 @@ class StuckOnceAsked:
             self.stuck.set()
             while not (ctx.stopping or self.go_on.wait(0.01)):
                 pass
+        self.ran += 1
 
 
 def test_what_was_asked_for_goes_back_when_no_thread_comes_to_it() -> None:
@@ -111,3 +124,15 @@ def test_what_was_asked_for_goes_back_at_once_when_it_stops() -> None:
     assert time.monotonic() - began < SOONER_THAN_LEASES_END
     assert jobs.queue.depth().leased == 0
     assert jobs.queue.depth().ready == 40 - jobs.here.done > 0
+
+
+def test_whoever_became_idle_while_the_watch_was_bringing_messages_is_called() -> None:
+    """With its one thread waiting for ever, the worker would have been alive, and idle for good."""
+    jobs = StuckOnceAsked(may_reply=False)
+    assert jobs.queue.reply_begun.wait(10)
+    jobs.go_on.set()
+    eventually(lambda: jobs.ran == 40 - jobs.queue.depth().ready - jobs.queue.asked_for)
+    time.sleep(0.02)  # from the end of its job to where it waits
+    jobs.queue.may_reply.set()
+    jobs.here.wait_done(40)
+    jobs.here.end()

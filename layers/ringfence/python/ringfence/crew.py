@@ -140,6 +140,8 @@ class Crew:
             intake.receive()
             if intake.shall_acknowledge:
                 intake.exchange(0)
+            with self._lock:
+                self._call_one()  # who came while messages were brought from here has left that to us
             if intake.stopping or self._clock.monotonic() - intake.fetched_at > SURPLUS_SECONDS:
                 self._give_back(intake.take_all(), 0.0)
 
@@ -236,11 +238,16 @@ class Crew:
                 self._news.notify()
                 continue
             self._undecided[lease.receipt] = lease
-            if self._idle and not self._called and (intake.pending or not intake.fetching):
-                self._called = True
-                self._work.notify()
+            self._call_one()
             return lease, ticket
         return None
+
+    def _call_one(self) -> None:
+        """Under the lock: let an idle thread look, if there is anything for it."""
+        intake = self._intake
+        if self._idle and not self._called and (intake.pending or not intake.fetching):
+            self._called = True
+            self._work.notify()
 
     def _fits(self, name: str | None) -> bool:
         """A job is started only if its timeout fits the time left; one that fits no invocation has the whole of one."""

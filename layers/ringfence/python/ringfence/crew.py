@@ -99,8 +99,7 @@ class Crew:
             self._watch()
             self._tell_carried()
             self._give_back(intake.take_all(), NOT_STARTED_PAUSE_SECONDS)
-            if intake.feed is not None and intake.done:
-                intake.exchange(0)
+            intake.acknowledge()
         finally:
             with self._lock:
                 self._over.set()
@@ -136,12 +135,12 @@ class Crew:
         intake = self._intake
         if intake.feed is not None:
             intake.feed.look()
-            # Every thread may be busy for long.
-            intake.receive()
-            if intake.shall_acknowledge:
-                intake.exchange(0)
-            with self._lock:
-                self._call_one()  # who came while messages were brought from here has left that to us
+            for errand in (intake.errand_beside, intake.errand_done):  # every thread may be busy for long
+                with self._lock:
+                    run = errand()
+                if run is not None:
+                    run()
+                    self._call_idle()
             if intake.stopping or self._clock.monotonic() - intake.fetched_at > SURPLUS_SECONDS:
                 self._give_back(intake.take_all(), 0.0)
 
@@ -207,24 +206,24 @@ class Crew:
                 stopping = intake.stopping
                 message = None if stopping else self._take()
                 if message is not None:
-                    room = intake.turn_to_ask(len(self._undecided))
-                    if not room:
+                    errand = intake.errand_ahead(len(self._undecided))
+                    if errand is None:
                         return message
                 elif intake.feed is None or stopping:
                     self._news.notify()
                     return None
                 else:
-                    room = intake.turn_to_fetch(len(self._undecided))
-                    if not room and not intake.shall_acknowledge:
+                    errand = intake.errand(len(self._undecided))
+                    if errand is None:
                         self._idle += 1
                         self._work.wait()
                         self._idle -= 1
                         self._called = False
                         continue
+            errand()
             if message is not None:
-                intake.ask(room)
+                self._call_idle()
                 return message
-            intake.exchange(room)
 
     def _take(self) -> Message | None:
         """Under the lock."""
@@ -238,14 +237,18 @@ class Crew:
                 self._news.notify()
                 continue
             self._undecided[lease.receipt] = lease
-            self._call_one()
+            self._call_if_wanted()
             return lease, ticket
         return None
 
-    def _call_one(self) -> None:
-        """Under the lock: let an idle thread look, if there is anything for it."""
-        intake = self._intake
-        if self._idle and not self._called and (intake.pending or not intake.fetching):
+    def _call_idle(self) -> None:
+        """After an errand of somebody who now goes about something else."""
+        with self._lock:
+            self._call_if_wanted()
+
+    def _call_if_wanted(self) -> None:
+        """Under the lock: call one of those that wait, if there is something for it to do."""
+        if self._idle and not self._called and (self._intake.pending or not self._intake.fetching):
             self._called = True
             self._work.notify()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ringfence.attempt import read_ticket
@@ -53,10 +54,15 @@ class Feed(Protocol):
 
 
 class _Asked(NamedTuple):
-    """An exchange that was begun: what it acknowledges, and how to end it."""
+    """An exchange that was begun: what it acknowledges, how many messages it is to bring, and how to end it."""
 
     done: list[Lease]
+    room: int
     receive: Callable[[], list[Lease]]
+
+
+Errand = Callable[[], None]
+"""Something a thread of the crew does for all of it, not under the lock."""
 
 
 class Intake:
@@ -88,10 +94,15 @@ class Intake:
         """When the latest messages came, on the monotonic clock."""
         self._queue, self._services, self._threads, self._lease_seconds = queue, services, threads, lease_seconds
         self._lock, self._over, self._on_fetched, self._on_stop = lock, over, on_fetched, on_stop
-        self._fetching = False
-        """Whether it is a thread's turn to fetch or to ask."""
-        self._waiting = False
-        """Whether whoever fetches may be waiting for a first message."""
+        self._fetchers = 0
+        """Threads that fetch, or are about to."""
+        self._two_may_wait = threads > 1 and feed is not None and feed.can_ask
+        """Whether, with nothing there, two wait for a first message: when one has got it, nobody need be called to take its
+        place, which may last longer than a job. It costs nothing where one call does all."""
+        self._dry = True
+        """Whether there was less than was wanted when more than one was."""
+        self._asking = False
+        """Whether a thread is asking, or reading the reply."""
         self._asked: _Asked | None = None
         self._under_way = 0
         """Exchanges. None may be left behind when a crew ends in good order."""
@@ -110,34 +121,48 @@ class Intake:
         return bool(self.pending or self._under_way or self._asked)
 
     @property
-    def shall_acknowledge(self) -> bool:
-        """Whether what is done would have to wait for long if nobody acknowledged it now."""
-        return bool(self.done) and (self._waiting or not self._fetching) and not self._unreachable
-
-    @property
     def fetching(self) -> bool:
-        """Whether a thread is fetching, or about to."""
-        return self._fetching
+        """Whether a thread is bringing messages, or waits for them."""
+        return self._asking or self._fetchers > 0
 
-    def turn_to_fetch(self, undecided: int) -> int:
-        """How many messages the caller is to fetch now, with `exchange`; 0 if that is another's turn already."""
-        if self._fetching:
-            return 0
-        self._fetching = True
-        return self._room(undecided)
-
-    def turn_to_ask(self, undecided: int) -> int:
-        """How many messages the caller is to `ask` for before it starts the one it has; 0 mostly.
+    def errand_ahead(self, undecided: int) -> Errand | None:
+        """What a thread shall do before it starts its message: mostly nothing, but ask for more when there are few left.
 
         Neither the crew nor the queue waits for the other then. Where jobs take long, what is asked for would only lie there.
         """
         takes_long = self._hold_at_once <= self._threads
-        if takes_long or self._fetching or self._asked or 2 * len(self.pending) > self._hold_at_once:
-            return 0
+        if takes_long or 2 * len(self.pending) > self._hold_at_once or self._asked or self.fetching:
+            return None
         if self.feed is None or not self.feed.can_ask:
-            return 0
-        self._fetching = True
-        return self._room(undecided)
+            return None
+        self._asking = True
+        return partial(self._ask, self.feed, self._room(undecided))
+
+    def errand(self, undecided: int) -> Errand | None:
+        """What a thread shall do that has no message; None: wait."""
+        if self._asking:
+            return None
+        if self._asked:
+            return self._receiving(self._asked)
+        two = self._dry and self._two_may_wait and not self._unreachable
+        if self.feed is not None and self._fetchers < 1 + two:
+            self._fetchers += 1
+            return partial(self._fetch, self.feed, self._room(undecided))
+        return self.errand_done()
+
+    def errand_done(self) -> Errand | None:
+        """The same for what is done: unless somebody else is about to acknowledge it, or cannot."""
+        if self.feed is None or not self.done or self._asking or self._unreachable:
+            return None
+        return self.acknowledge
+
+    def errand_beside(self) -> Errand | None:
+        """The same for what was asked for, when every thread may be busy for long."""
+        return self._receiving(self._asked) if self._asked and not self._asking else None
+
+    def _receiving(self, asked: _Asked) -> Errand:
+        self._asked, self._asking = None, True
+        return partial(self._receive, asked)
 
     def _room(self, undecided: int) -> int:
         left = len(self.pending)
@@ -145,64 +170,45 @@ class Intake:
             took_seconds = max(self._services.clock.monotonic() - self.fetched_at, 1e-6)
             lasts = int((self._held - left) * FETCHED_SECONDS / took_seconds)
             self._hold_at_once = max(self._threads, min(2 * self._hold_at_once, MOST_HELD, lasts))
-        return max(1, self._hold_at_once - left - undecided)
+        if self._fetchers > 1:
+            return 1
+        return max(1, self._hold_at_once - left - undecided - self._two_may_wait)
 
     # --- not under the lock ------------------------------------------------------------------------------------------
 
-    def ask(self, room: int) -> None:
-        """Acknowledge what is done and ask for ``room`` messages. It is the caller's turn."""
-        assert self.feed is not None
-        with self._lock:
-            done, self.done = self.done, []
+    def _ask(self, feed: Feed, room: int) -> None:
+        done = self._take_done()
         asked = None
         try:
-            asked = _Asked(done, self.feed.ask(done, room, self._lease_seconds))
+            asked = _Asked(done, room, feed.ask(done, room, self._lease_seconds))
         except Unavailable as fault:
             self._not_reached(done, fault)
-        with self._lock:
-            self._asked, self._fetching = asked, False
-
-    def exchange(self, room: int) -> None:
-        """Acknowledge what is done. With ``room``, take what was asked for, or fetch: then it is the caller's turn."""
-        assert self.feed is not None
-        asked = None
-        with self._lock:
-            self._under_way += 1
-            if room:
-                asked, self._asked = self._asked, None
-                self._waiting = asked is None
-            if asked is None:
-                done, self.done = self.done, []
-            else:
-                done = asked.done
-        leases: list[Lease] = []
-        try:
-            leases = asked.receive() if asked else self.feed.exchange(done, room, self._lease_seconds)
-        except Unavailable as fault:
-            self._not_reached(done, fault)
-            if room and not self._over.is_set():
-                self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
-        else:
-            self._unreachable = 0
-        messages = [(lease, read_ticket(lease)) for lease in leases]
-        if messages:
-            self._on_fetched(messages)
         with self._lock:
             self._under_way -= 1
-            if room:
-                self._fetching = self._waiting = False
-                self.pending.extend(messages)
-                self._held, self.fetched_at = len(self.pending), self._services.clock.monotonic()
-            if self.feed.stopping:
-                self._on_stop()
+            self._asked, self._asking = asked, False
 
-    def receive(self) -> None:
-        """Take what was asked for, if anything was: the threads may be busy for long."""
+    def _receive(self, asked: _Asked) -> None:
         with self._lock:
-            if self._asked is None or self._fetching:
-                return
-            self._fetching = True
-        self.exchange(1)
+            self._under_way += 1
+        self._end_exchange(asked.done, asked.room, asked.receive)
+        with self._lock:
+            self._asking = False
+
+    def _fetch(self, feed: Feed, room: int) -> None:
+        reached = self._exchange(feed, room)
+        if not reached and not self._over.is_set():
+            self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
+        with self._lock:
+            self._fetchers -= 1
+
+    def _exchange(self, feed: Feed, room: int) -> bool:
+        done = self._take_done()
+        return self._end_exchange(done, room, partial(feed.exchange, done, room, self._lease_seconds))
+
+    def acknowledge(self) -> None:
+        """What is done, at the end."""
+        if self.feed is not None and self.done:
+            self._exchange(self.feed, 0)
 
     def take_all(self) -> list[Lease]:
         """What is not started: the caller gives it back."""
@@ -210,6 +216,36 @@ class Intake:
             pending = [lease for lease, _ in self.pending]
             self.pending.clear()
             return pending
+
+    def _take_done(self) -> list[Lease]:
+        with self._lock:
+            self._under_way += 1
+            done, self.done = self.done, []
+            return done
+
+    def _end_exchange(self, done: list[Lease], room: int, end: Callable[[], list[Lease]]) -> bool:
+        """Whether the queue was reached."""
+        leases: list[Lease] = []
+        reached = True
+        try:
+            leases = end()
+            self._unreachable = 0
+        except Unavailable as fault:
+            self._not_reached(done, fault)
+            reached = False
+        messages = [(lease, read_ticket(lease)) for lease in leases]
+        if messages:
+            self._on_fetched(messages)
+        with self._lock:
+            self._under_way -= 1
+            if room > 1:
+                self._dry = len(messages) < room
+            if messages:
+                self.pending.extend(messages)
+                self._held, self.fetched_at = len(self.pending), self._services.clock.monotonic()
+            if self.stopping:
+                self._on_stop()
+        return reached
 
     def _not_reached(self, done: list[Lease], fault: Unavailable) -> None:
         self._unreachable += 1

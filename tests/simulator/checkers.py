@@ -12,6 +12,7 @@ from ringfence.job import Guarantee, Job, State
 from ringfence.wire import decode_record, decode_ticket
 
 from .history import History
+from .worker_checkers import WORKER_CHECKERS
 
 if TYPE_CHECKING:
     from .world import World
@@ -69,7 +70,7 @@ def late_owners_write_nothing(world: World) -> Iterator[str]:
         if after.state is State.RUNNING and (before is None or after.token != before.token):
             minted_by[after.job_id, after.token] = landed.entry.process
         token_of[after.job_id] = after.token
-        if before is not None and before.state is State.RUNNING and landed.entry.process.startswith("worker"):
+        if before is not None and before.state is State.RUNNING and landed.entry.process.startswith(("worker", "function")):
             owner = minted_by.get((before.job_id, before.token))
             takes_over = after.token > before.token
             if not takes_over and owner != landed.entry.process:
@@ -187,22 +188,27 @@ def the_pace_is_kept(world: World) -> Iterator[str]:
 
 
 def attempts_are_bounded(world: World) -> Iterator[str]:
-    """No job is begun more often than its attempts, its redrives and the returns that cost none allow."""
+    """No job is begun more often than its attempts, its redrives and the returns that cost none allow: two more for each
+    checkpoint."""
     from ringfence.verdict import RETURNS_PER_ATTEMPT
 
     begun = Counter(entry.args[0] for entry in world.history.of("started"))
     rounds: Counter[str] = Counter()
     let_go: Counter[str] = Counter()
+    checkpoints: Counter[str] = Counter()
     for landed in world.history.landed:
         job = landed.after
         if landed.before is not None and landed.before.state is State.DEAD:
             rounds[job.job_id] += 1
         if job.state is State.QUEUED and job.error is not None and "too busy" in job.error:
             let_go[job.job_id] += 1
+        if landed.before is not None and job.checkpoint is not None and job.checkpoint != landed.before.checkpoint:
+            checkpoints[job.job_id] += 1
         if job.attempts > job.max_attempts:
             yield f"{job.job_id} has had {job.attempts} of {job.max_attempts} attempts"
     for job in world.ledger.all_jobs():
         allowed = job.max_attempts * (1 + rounds[job.job_id]) * RETURNS_PER_ATTEMPT + let_go[job.job_id]
+        allowed += checkpoints[job.job_id] * (RETURNS_PER_ATTEMPT - 1)
         if begun[job.job_id] > allowed:
             yield f"{job.job_id} was begun {begun[job.job_id]} times, and {allowed} are allowed"
 
@@ -247,6 +253,7 @@ CHECKERS: tuple[Checker, ...] = (
     attempts_are_bounded,
     one_key_is_one_job,
     nothing_falls,
+    *WORKER_CHECKERS,
 )
 
 

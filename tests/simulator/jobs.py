@@ -50,6 +50,13 @@ def _app() -> App:
             ctx.checkpoint(part + 1)
         return n
 
+    @made.job("stubborn", timeout="60s")
+    def stubborn(ctx: Context, n: int) -> int:
+        """Often longer than a function lasts or a process may take to stop, and without a checkpoint."""
+        begin(ctx)
+        here.world.scheduler.sleep(here.world.random.uniform(8, 30))
+        return n
+
     @made.job("flaky", timeout="60s", backoff=Backoff(base_seconds=2.0, cap_seconds=60.0))
     def flaky(ctx: Context, n: int) -> int:
         """Fails at first, in all the ways there are."""

@@ -6,7 +6,7 @@ Each is a piece put in the place of the product's, or a patch of one of its func
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from ringfence.change import Change, Is, Refused, Written, all_of
 from ringfence.crew import Crew
 from ringfence.gateway import Gateway
 from ringfence.job import Job, Millis, State
+from ringfence.lease import Heartbeat
 from ringfence.memory.ledger import MemoryLedger
 from ringfence.memory.limiter import MemoryLimiter
 from ringfence.outcome import Acknowledge, Disposition
@@ -24,7 +25,8 @@ from ringfence.ports import Lease
 from ringfence.relay import Relay
 from ringfence.sender import Sender, Sent
 
-from .world import KINDS, Parts, World
+from .run import plan_of
+from .world import KINDS, Parts, Plan, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,14 @@ class Bug:
     planted: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)
     kinds: tuple[str, ...] = KINDS
     """The faults under which it shows."""
+    fault_share: float = 0.14
+    """And how many calls are struck: a worker whose own calls are struck may end out of order."""
+    drain_seconds: float = 1_800.0
+    """How long what does not end is waited for."""
+
+    def plan(self, seed: int) -> Plan:
+        """A life in which it may show."""
+        return plan_of(seed, fault_share=self.fault_share, skew_seconds=0.0, kinds=self.kinds, drain_seconds=self.drain_seconds)
 
 
 # --- pieces --------------------------------------------------------------------------------------------------------------
@@ -53,6 +63,24 @@ class AcknowledgesLost(Crew):
         super()._decided(lease, disposition)
         if not isinstance(disposition, Acknowledge):
             self._queue.acknowledge([lease])
+
+
+class KeepsWhatItHasNotStarted(Crew):
+    def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None: ...
+
+
+class TakesNoNoticeOfTheEnd(Crew):
+    def _stop_in_time(self) -> None: ...
+
+
+class LeavesTheVisibility(Heartbeat):
+    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
+        with patch.object(self, "_renew"):
+            super().start(waiting)
+
+
+class IsNotStopped(Heartbeat):
+    def stop(self) -> None: ...
 
 
 class CompletesById(MemoryLedger):
@@ -247,6 +275,7 @@ BUGS: tuple[Bug, ...] = (
         "counts no attempts",
         ("attempts_are_bounded",),
         planted=rewritten("claim_waiting", add={"token": 1}),
+        drain_seconds=200.0,
     ),
     Bug(
         "revives what has ended",
@@ -254,6 +283,41 @@ BUGS: tuple[Bug, ...] = (
         planted=rewritten("retry_soon", condition=lambda change, *_: all_of()),
         kinds=("freeze", "slow"),
     ),
+    Bug(
+        "lets an attempt that was handed over write under its token",
+        ("ended_attempts_write_nothing",),
+        planted=lambda: patch.object(transitions, "still_mine", lambda job: Is("token", job.token)),
+    ),
+    Bug(
+        "keeps what it has not started",
+        ("unstarted_messages_come_back",),
+        lambda: Parts(crew=KeepsWhatItHasNotStarted),
+        fault_share=0.02,
+    ),
+    Bug(
+        "loses the checkpoint as it hands over",
+        ("hand_overs_cost_nothing",),
+        planted=rewritten("hand_over", set=lambda change, *_: {**change.set, "checkpoint": None}),
+    ),
+    Bug("counts a hand-over as an attempt", ("hand_overs_cost_nothing",), planted=rewritten("hand_over", add={})),
+    Bug(
+        "counts no hand-overs",
+        ("hand_overs_cost_nothing",),
+        planted=rewritten("hand_over", set=lambda change, *_: {**change.set, "hand_overs": 0}, add={"attempts": -1}),
+    ),
+    Bug(
+        "leaves a batch on the visibility of its queue",
+        ("a_batch_is_on_lease_before_it_starts",),
+        lambda: Parts(heartbeat=LeavesTheVisibility),
+    ),
+    Bug(
+        "leaves its heartbeat to the next invocation",
+        ("nothing_outlives_its_invocation",),
+        lambda: Parts(heartbeat=IsNotStopped),
+        kinds=("freeze", "slow"),
+        fault_share=0.1,
+    ),
+    Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(crew=TakesNoNoticeOfTheEnd), fault_share=0.02),
 )
 
 __all__ = ["BUGS", "Bug"]

@@ -25,9 +25,17 @@ FEWEST_TRIES = 200
 
 
 def plan_of(seed: int, **more: object) -> Plan:
-    """The plan of a seed: some are calm, some are stormy, and in some the clocks are ten minutes wrong."""
+    """The plan of a seed: some are calm, some are stormy, in some the clocks are ten minutes wrong, in most one or two of the
+    workers are functions, and in most of them worker processes are told to stop, once or twice."""
     shares, skews = (0.02, 0.07, 0.07, 0.16), (0.0, 0.0, 600.0)
-    plan = Plan(seed, fault_share=shares[seed % len(shares)], skew_seconds=skews[seed % len(skews)])
+    functions = frozenset(number for number in (1, 2) if seed // len(shares) & number)
+    plan = Plan(
+        seed,
+        fault_share=shares[seed % len(shares)],
+        skew_seconds=skews[seed % len(skews)],
+        functions=functions,
+        stops=seed // 16 % 3,
+    )
     return dataclasses.replace(plan, **more)  # type: ignore[arg-type]
 
 

@@ -18,6 +18,8 @@ from unittest.mock import patch
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from ringfence import worker
+
 MODULES_WITH_THREADS = (
     "ringfence.company",
     "ringfence.crew",
@@ -28,13 +30,27 @@ MODULES_WITH_THREADS = (
 MODULES_WITH_POOLS = ("ringfence.acceptance", "ringfence.sender")
 
 
+FROZEN = float("inf")
+"""Until it is thawed."""
+
+
 class Process:
     """What dies together: tasks of a dead process never run again, those of a frozen one not before it thaws."""
 
-    def __init__(self, name: str, skew_seconds: float = 0.0) -> None:
-        self.name, self.skew_seconds = name, skew_seconds
+    def __init__(self, name: str, skew_seconds: float = 0.0, on_death: Callable[[], object] | None = None) -> None:
+        """``on_death`` is called, by somebody else, a while after it has died."""
+        self.name, self.skew_seconds, self.on_death = name, skew_seconds, on_death
         self.alive = True
         self.frozen_until = 0.0
+        self.struck: dict[str, float] = {}
+        """When a call of its was struck last, by the method."""
+        self.wait_at_most_seconds = float("inf")
+        """No lease of its waits longer for a message."""
+        self.held: list[tuple[int, Task]] = []
+        """Whose turn it would have been while it was frozen, for no known time."""
+
+    def struck_since(self, at: float) -> bool:
+        return any(when >= at for when in self.struck.values())
 
 
 class Task:
@@ -120,6 +136,13 @@ class Scheduler:
         task.turn += 1
         self._alarm(task, self.now if at is None else at)
 
+    def thaw(self, process: Process) -> None:
+        """Its tasks go on."""
+        process.frozen_until = self.now
+        for turn, task in process.held:
+            heapq.heappush(self._alarms, (self.now, next(self._numbers), turn, task))
+        process.held.clear()
+
     def run(self, until: float) -> None:
         """Let time pass until then."""
         Scheduler.current = self
@@ -152,6 +175,9 @@ class Scheduler:
             at, _, turn, task = heapq.heappop(alarms)
             process = task.process
             if turn != task.turn or task.ended or not process.alive:
+                continue
+            if process.frozen_until == FROZEN:
+                process.held.append((turn, task))
                 continue
             if process.frozen_until > at:
                 heapq.heappush(alarms, (process.frozen_until, next(self._numbers), turn, task))
@@ -342,6 +368,8 @@ def taking_turns() -> Iterator[None]:
     with ExitStack() as stack:
         for module in MODULES_WITH_THREADS:
             stack.enter_context(patch(f"{module}.threading", THREADING, create=True))
+        for name in ("Crew", "Taker"):
+            stack.enter_context(patch(f"ringfence.worker.{name}", getattr(worker, name)))  # a world puts its own there
         stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", Look(0.5)))
         stack.enter_context(patch("ringfence.timers.DUE_SHARDS", 1))
         stack.enter_context(patch("ringfence.memory.ledger.DUE_SHARDS", 1))

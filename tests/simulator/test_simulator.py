@@ -15,7 +15,6 @@ import pytest
 from .planted import BUGS, Bug
 from .run import live, main, plan_of, report, run
 from .scheduler import taking_turns
-from .world import Plan
 
 ROOT = Path(__file__).parents[2]
 SEEDS, AT_ONCE = 2_000, 100
@@ -50,7 +49,7 @@ def test_a_planted_bug_is_caught(bug: Bug) -> None:
     seen: set[str] = set()
     for seed in range(SEEDS_PER_BUG):
         with bug.planted():
-            _, found = run(Plan(seed, fault_share=0.14, kinds=bug.kinds, drain_seconds=1_800.0), bug.parts())
+            _, found = run(bug.plan(seed), bug.parts())
         seen |= found.keys()
         if seen & set(bug.caught_by):
             return

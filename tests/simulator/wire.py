@@ -51,7 +51,7 @@ class Wire:
     def _call(self, method: str, what: str, real: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         world, scheduler = self._world, self._world.scheduler
         self._ensure_alive()
-        kind = world.strike(what, self._process)
+        kind = world.strike(what, method, self._process)
         scheduler.sleep(world.between(*REQUEST_SECONDS))
         if kind is None:
             reply = self._effect_of(method, what, real, args, kwargs)
@@ -120,7 +120,7 @@ class Wire:
         leases = self._take_effect(method, what, real, (*others, 0.0), {})
         if leases or not wait_seconds:
             return leases
-        self._world.pollers[self._port.name].wait(wait_seconds)
+        self._world.pollers[self._port.name].wait(min(wait_seconds, self._process.wait_at_most_seconds))
         self._ensure_alive()
         return self._take_effect(method, what, real, (*others, 0.0), {})
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringfence import worker
 from ringfence.acceptance import Accepted, Submission
 from ringfence.attempt import Taker
 from ringfence.clock import SystemClock
@@ -32,30 +33,24 @@ from ringfence.memory.queue_settings import MemorySettings
 from ringfence.memory.sweeps import MemorySweeps
 from ringfence.pace import Pacer
 from ringfence.ports import Lease, Services
-from ringfence.process.feed import QueueFeed, Stop
 from ringfence.reconcile import Reconciler
 from ringfence.relay import Relay
 from ringfence.testing.port_faults import Crash
 from ringfence.timers import Timers
+from ringfence.worker import Worker
 
 from .history import Entry, History
 from .jobs import TABLES, app
 from .pollers import Pollers
 from .scheduler import Process, Scheduler, Task
 from .wire import KINDS, Rows, Wire
+from .workers import LEASE_SECONDS, Function, TellingTaker, WorkerProcess
 
 EPOCH_MS: Millis = 1_700_000_000_000
-LEASE_SECONDS = 10.0
 QUEUES = ("free", "paced")
 QUEUES_OF_WORKERS = (QUEUES, QUEUES[:1], QUEUES[1:])
 RATE_PER_SECOND, BURST, HIGH_WATER_MARK = 0.5, 2, 2
 TENANTS = ("acme", "umbrella")
-
-WAIT_SECONDS = 300.0
-"""How long a lease blocks for a first message."""
-
-LOOK_SECONDS, BUSY_SECONDS = 6.0, 12.0
-"""A crew looks after what it has so often, for so long after it has got some; what else there is to see it is told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +67,10 @@ class Plan:
     strikes: frozenset[int] | None = None
     kinds: tuple[str, ...] = KINDS
     quiet_after_seconds: float = 180.0
+    functions: frozenset[int] = frozenset()
+    """The workers, by number, that are functions and no processes; the first is none, for it has two queues."""
+    stops: int = 0
+    """How often a worker process is told to stop."""
     drain_seconds: float = 3 * 3600.0
     """So much time everything has to end in once the faults have stopped: the longest delay that is asked for is 1,000 s."""
 
@@ -84,7 +83,8 @@ class Parts:
     relay: Callable[..., Relay] = Relay
     timers: Callable[..., Timers] = Timers
     crew: Callable[..., Crew] = Crew
-    taker: Callable[..., Taker] = Taker
+    taker: Callable[..., Taker] = TellingTaker
+    heartbeat: type[Heartbeat] = Heartbeat
     ledger: Callable[..., MemoryLedger] = MemoryLedger
     queue: Callable[..., MemoryQueue] = MemoryQueue
     limiter: Callable[..., Any] = MemoryLimiter
@@ -154,7 +154,8 @@ class World:
         self.settings.change("paced", {"rate_per_second": RATE_PER_SECOND, "burst": BURST, "high_water_mark": HIGH_WATER_MARK})
         self.faults_on = True
         self.relayed: str | None = None
-        self._companies: dict[Process, Company] = {}
+        self._started: Counter[str] = Counter()
+        self._worker_processes: dict[int, WorkerProcess] = {}
         self.told: Counter[str] = Counter()
         """How often each event was told, by its name."""
         self._readers: list[Task] = []
@@ -166,14 +167,16 @@ class World:
     def run(self) -> History:
         """Everybody at work under faults; then healed, until everything has ended."""
         scheduler = self.scheduler
+        worker.Crew, worker.Taker = self.parts.crew, self.parts.taker  # type: ignore[assignment, misc]
         for number in range(self.plan.jobs):
             scheduler.spawn(Process(f"client-{number}"), lambda number=number: self._client(number))  # type: ignore[misc]
         scheduler.spawn(Process("operator"), self._operator)
         for number in range(2):
-            scheduler.spawn(self._process("relay", number), self._relays, number * 0.3)
-        scheduler.spawn(self._process("timers", 0), self._run_timers, 1.0)
+            self._start("relay", number, self._relays, number * 0.3)
+        self._start("timers", 0, self._run_timers, 1.0)
         for number in range(self.plan.workers):
-            self._start_worker(number)
+            self.start_worker(number)
+        scheduler.spawn(Process("deployer"), self._deployer)
         scheduler.run(self.plan.quiet_after_seconds)
         self.faults_on = False
         while not self._drained() and scheduler.now < self.plan.quiet_after_seconds + self.plan.drain_seconds:
@@ -193,6 +196,10 @@ class World:
         """See `ports.Telemetry.event`."""
         self.told[name] += 1
 
+    def took(self, lease: Lease) -> None:
+        """A worker has started a message."""
+        self.note("took", lease.receipt, "extend" in self._me().struck)
+
     def _drained(self) -> bool:
         if self._ended_clients < self.plan.jobs or self.faults_on:
             return False
@@ -203,7 +210,7 @@ class World:
     def _who(self) -> str:
         return self.scheduler.running.process.name if self.scheduler.running else ""
 
-    def strike(self, call: str, process: Process) -> str | None:
+    def strike(self, call: str, method: str, process: Process) -> str | None:
         """What happens to this call, if anything."""
         self.calls += 1
         plan = self.plan
@@ -212,6 +219,7 @@ class World:
         if plan.strikes is not None and self.calls not in plan.strikes:
             return None
         kind = random.Random(plan.seed << 32 | self.calls).choice(plan.kinds)
+        process.struck[method] = self.scheduler.now
         self.history.strikes.append((self.calls, f"{kind} {call} of {process.name}"))
         return kind
 
@@ -234,8 +242,21 @@ class World:
 
     # --- processes -----------------------------------------------------------------------------------------------
 
-    def _process(self, kind: str, number: int) -> Process:
-        return Process(f"{kind}-{number}", self.random.uniform(-1, 1) * self.plan.skew_seconds)
+    def process(self, kind: str, number: int, on_death: Callable[[], object] | None = None) -> Process:
+        """Named by its kind and number; the second of them as well by which it is, for it is not the first."""
+        name = f"{kind}-{number}"
+        self._started[name] += 1
+        if self._started[name] > 1:
+            name = f"{name}.{self._started[name]}"
+        return Process(name, self.random.uniform(-1, 1) * self.plan.skew_seconds, on_death)
+
+    def _start(self, kind: str, number: int, code: Callable[[], object], after_seconds: float = 0.0) -> None:
+        """A process that is started again whenever it has died."""
+        process = self.process(kind, number, lambda: self._start(kind, number, code))
+        self.scheduler.spawn(process, code, after_seconds)
+
+    def clock_of(self, process: Process) -> SimulatedClock:
+        return SimulatedClock(self.scheduler, process)
 
     def _services(self, process: Process) -> Services:
         def wired(name: str, port: Any) -> Any:
@@ -244,7 +265,7 @@ class World:
         return Services(
             ledger=wired("ledger", self.ledger),
             quarantine=wired("quarantine", self.quarantine),
-            clock=SimulatedClock(self.scheduler, process),
+            clock=self.clock_of(process),
             ids=self.ids,
             telemetry=self,
             random_source=random.Random(self.random.getrandbits(32)),
@@ -252,7 +273,7 @@ class World:
             holds_retries=lambda queue: queue == "paced",
         )
 
-    def _wired(self, process: Process) -> tuple[Services, dict[str, Any], Pacer]:
+    def wired(self, process: Process) -> tuple[Services, dict[str, Any], Pacer]:
         services = self._services(process)
         queues = {name: Wire(self, process, f"queue:{name}", queue) for name, queue in self.queues.items()}
         limiters = dict.fromkeys(queues, Wire(self, process, "limiter", self.limiter))
@@ -268,7 +289,7 @@ class World:
         delay = rng.choice([None, None, None, 5.0, 30.0, 1_000.0])
         carried = not keyed and rng.random() < 0.5
         submission = Submission(
-            name="plain" if carried else rng.choice(["count", "count", "long", "flaky", "two", "doomed"]),
+            name="plain" if carried else rng.choice(["count", "count", "long", "flaky", "two", "doomed", "stubborn"]),
             payload=f'{{"n":{number}}}',
             queue=rng.choice(QUEUES),
             idempotency_key=f"key-{number}" if keyed else None,
@@ -290,11 +311,11 @@ class World:
         """What the client gets: an answer, or None when the gateway died on it or its answer was lost."""
         caller = self.scheduler.running
         assert caller is not None
-        gateway_process = self._process("gateway", self.calls)
+        gateway_process = self.process("gateway", self.calls)
         answers: list[Any] = []
 
         def serve() -> None:
-            services, queues, _ = self._wired(gateway_process)
+            services, queues, _ = self.wired(gateway_process)
             log: Any = Wire(self, gateway_process, "log", self.log)
             answers.extend(self.parts.gateway(services, log, queues).submit(tenant, [submission]))
             self.scheduler.wake(caller)
@@ -314,11 +335,11 @@ class World:
             if not jobs:
                 continue
             job = rng.choice(jobs)
-            process = self._process("gateway", self.calls)
+            process = self.process("gateway", self.calls)
             self.scheduler.spawn(process, lambda job=job, act=act, process=process: self._act(process, act, job))  # type: ignore[misc]
 
     def _act(self, process: Process, act: str, job: Job) -> None:
-        services, queues, _ = self._wired(process)
+        services, queues, _ = self.wired(process)
         gateway = self.parts.gateway(services, Wire(self, process, "log", self.log), queues)
         try:
             getattr(gateway, act)(job.tenant, job.job_id)
@@ -329,7 +350,7 @@ class World:
         """One invocation after another, each from the checkpoint that the last one left; an event source does not run two at
         once, but it does start one again whose end it has missed."""
         process = self._me()
-        services, queues, pacer = self._wired(process)
+        services, queues, pacer = self.wired(process)
         relay = self.parts.relay(services, queues, pacer)
         rewinds = random.Random(self.plan.seed ^ 0xBEEF)
         while True:
@@ -351,7 +372,7 @@ class World:
 
     def _run_timers(self) -> None:
         process = self._me()
-        services, queues, pacer = self._wired(process)
+        services, queues, pacer = self.wired(process)
         settings: Any = Wire(self, process, "settings", self.settings)
         sweeps: Any = Wire(self, process, "sweeps", self.sweeps)
         reconciler = Reconciler(services, queues, pacer, sweeps)
@@ -369,85 +390,52 @@ class World:
         ahead = [(job.run_at or 0) - self.true_clock.now() for job in marked]
         return max(60.0, min(ahead, default=0) / 1000 - self.plan.skew_seconds)
 
-    def _start_worker(self, number: int) -> None:
-        process = self._process("worker", number)
-        for queue in QUEUES_OF_WORKERS[number % len(QUEUES_OF_WORKERS)]:
-            self.scheduler.spawn(process, lambda queue=queue: self._work(queue), number * 0.1)  # type: ignore[misc]
+    def start_worker(self, number: int) -> None:
+        """Another of this number: the last one, if there was one, has ended."""
+        queues = QUEUES_OF_WORKERS[number % len(QUEUES_OF_WORKERS)]
+        if number in self.plan.functions:
+            Function(self, number, *queues)
+        else:
+            self._worker_processes[number] = WorkerProcess(self, number, queues)
 
-    def _work(self, queue_name: str) -> None:
-        process = self._me()
-        services, queues, _ = self._wired(process)
-        taker = self.parts.taker(process.name, self.app.jobs, LEASE_SECONDS, services)
-        feed = Feed(self, queues[queue_name], Stop(services.clock, 60.0))
-        company = self._company_of(process)
-        crew_of_queue = self.parts.crew(
-            taker,
-            queues[queue_name],
-            self.plan.threads,
-            Heartbeat,
-            company,
-            remaining_seconds=feed.remaining_seconds,
-            feed=feed,
+    def worker(self, process: Process, services: Services, company: Company) -> Worker:
+        """What a process or function runs."""
+        return Worker(
+            self.app,
+            services,
+            name=process.name,
+            threads=self.plan.threads,
+            lease_seconds=LEASE_SECONDS,
+            heartbeat=self.parts.heartbeat,
+            company=company,
         )
-        crew_of_queue.run()
 
-    def _company_of(self, process: Process) -> Company:
-        if process not in self._companies:
-            self._companies[process] = Company()
-        return self._companies[process]
+    def _deployer(self) -> None:
+        """Stops worker processes in good order, to start others."""
+        rng = random.Random(self.plan.seed ^ 0x57)
+        for _ in range(self.plan.stops):
+            self.scheduler.sleep(rng.uniform(5, 90))
+            rng.choice(list(self._worker_processes.values())).terminate()
 
     def _me(self) -> Process:
         assert self.scheduler.running is not None
         return self.scheduler.running.process
 
     def die(self, process: Process) -> None:
+        """This process is gone, unawares."""
+        if process.alive:
+            self.note("crashed", process=process.name)
+            self.end(process)
+
+    def end(self, process: Process) -> None:
         """This process is gone; what keeps such processes running starts another."""
-        if not process.alive:
-            return
         process.alive = False
-        self.note("crashed", process=process.name)
-        kind, _, number = process.name.partition("-")
-        after_seconds = self.random.uniform(0.5, 10)
-        match kind:
-            case "relay":
-                self.scheduler.spawn(self._process(kind, int(number)), self._relays, after_seconds)
-            case "timers":
-                self.scheduler.spawn(self._process(kind, int(number)), self._run_timers, after_seconds)
-            case "worker":
-                self.scheduler.spawn(self.stores, lambda: self._start_worker(int(number)), after_seconds)
+        if process.on_death is not None:
+            self.scheduler.spawn(self.stores, process.on_death, self.between(0.5, 10))
 
     def fell(self) -> list[tuple[Task, BaseException]]:
         """The tasks that ended with an exception that is no injected death: each is a fault of the product, or of this."""
         return [(task, raised) for task, raised in self.scheduler.fallen if not isinstance(raised, Crash)]
-
-
-class Feed(QueueFeed):
-    """A queue's messages. Its crew looks around when it has got some, and not while it has nothing to see."""
-
-    def __init__(self, world: World, queue: Any, stop: Stop) -> None:
-        """Made by the task that will be the crew's watch."""
-        super().__init__(queue, stop, lambda _: None, wait_seconds=WAIT_SECONDS)
-        self._world = world
-        self._busy_until = 0.0
-        watch = world.scheduler.running
-        assert watch is not None
-        self._watch = watch
-        self._watch.next_look = self._next_look
-
-    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
-        leases = super().exchange(done, room, lease_seconds)
-        if leases:
-            self._busy_until = self._world.scheduler.now + BUSY_SECONDS
-            self.call_watch()
-        return leases
-
-    def call_watch(self) -> None:
-        """The crew's watch looks now."""
-        if self._watch.looks_in is not None:
-            self._watch.looks_in.call(self._watch)
-
-    def _next_look(self) -> float | None:
-        return LOOK_SECONDS if self._world.scheduler.now < self._busy_until else None
 
 
 def next_checkpoint(_world: World, sent: str | None, _records: Sequence[Any]) -> str | None:

@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
 from ringfence.aws.clock import AWS_CLOCK
+from ringfence.aws.replies import refuse_cut
 from ringfence.settings import Misconfigured
 
 LONG_POLL_SECONDS = 20
@@ -60,6 +61,7 @@ class _Clients:
                 if key not in self._built:
                     built = self._build(service, _config(service, long_poll))
                     AWS_CLOCK.listen(built)
+                    refuse_cut(built)
                     self._built[key] = built
         return self._built[key]
 

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ class Answers:
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
-        self.replies: list[bytes] = []
+        self._replies: list[bytes] = []
+        self._served = threading.Semaphore(0)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -36,7 +38,16 @@ class Answers:
                 received = connection.recv(65536)
                 while b"\r\n\r\n" not in received or not received.partition(b"\r\n\r\n")[2]:
                     received += connection.recv(65536)
-                connection.sendall(self.replies.pop(0))
+                connection.sendall(self._replies.pop(0))
+            self._served.release()
+
+    @contextmanager
+    def will_be(self, *replies: bytes) -> Iterator[None]:
+        """All of them are, and their connections closed when this ends: none is to be used again."""
+        self._replies = list(replies)
+        yield
+        for _ in replies:
+            assert self._served.acquire(timeout=10)
 
     def close(self) -> None:
         self._server.close()
@@ -85,16 +96,15 @@ def quota() -> Iterator[None]:
 def test_a_row_is_never_taken_for_absent(answers: Answers) -> None:
     dynamodb = clients.client("dynamodb")
     for cut in after_each_byte(ROW):
-        answers.replies = [cut, ROW]
-        assert dynamodb.get_item(TableName="t", Key={"pk": {"S": "job"}})["Item"], cut
+        with answers.will_be(cut, ROW):
+            assert dynamodb.get_item(TableName="t", Key={"pk": {"S": "job"}})["Item"], cut
 
 
 @pytest.mark.usefixtures("quota")
 def test_a_refused_condition_keeps_its_name(answers: Answers) -> None:
     dynamodb = clients.client("dynamodb")
     for cut in after_each_byte(REFUSED):
-        answers.replies = [cut, REFUSED]
-        with pytest.raises(ClientError) as refused:
+        with answers.will_be(cut, REFUSED), pytest.raises(ClientError) as refused:
             dynamodb.put_item(TableName="t", Item={"pk": {"S": "job"}})
         assert code_of(refused.value) == "ConditionalCheckFailedException", cut
 
@@ -104,8 +114,7 @@ def test_a_refused_condition_keeps_its_name(answers: Answers) -> None:
 def test_one_that_is_cut_again_is_a_fault_that_may_pass(answers: Answers, whole: bytes) -> None:
     dynamodb = clients.client("dynamodb")
     for cut in after_each_byte(whole):
-        answers.replies = [cut, cut]
-        with pytest.raises(FAILURES) as fault:
+        with answers.will_be(cut, cut), pytest.raises(FAILURES) as fault:
             dynamodb.get_item(TableName="t", Key={"pk": {"S": "job"}})
         assert may_pass(fault.value), cut
 
@@ -113,12 +122,10 @@ def test_one_that_is_cut_again_is_a_fault_that_may_pass(answers: Answers, whole:
 def test_a_body_without_a_length_is_looked_at_itself(answers: Answers) -> None:
     body = b'{"Messages": []}'
     head = b"HTTP/1.1 200 OK\r\nx-amzn-requestid: 1\r\n\r\n"
-    answers.replies = [head + body[:-3], head + body]
-    assert clients.client("sqs").receive_message(QueueUrl=answers.url + "/q").get("Messages") == []
-    assert answers.replies == []
+    with answers.will_be(head + body[:-3], head + body):
+        assert clients.client("sqs").receive_message(QueueUrl=answers.url + "/q").get("Messages") == []
 
 
 def test_an_answer_that_has_nothing_to_say_needs_no_body(answers: Answers) -> None:
-    answers.replies = [b"HTTP/1.1 200 OK\r\nx-amzn-requestid: 1\r\ncontent-length: 0\r\n\r\n"]
-    clients.client("sqs").delete_message(QueueUrl=answers.url + "/q", ReceiptHandle="r")
-    assert answers.replies == []
+    with answers.will_be(b"HTTP/1.1 200 OK\r\nx-amzn-requestid: 1\r\ncontent-length: 0\r\n\r\n"):
+        clients.client("sqs").delete_message(QueueUrl=answers.url + "/q", ReceiptHandle="r")

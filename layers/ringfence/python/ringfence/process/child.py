@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from inspect import iscoroutinefunction
 from pathlib import Path
 
 from ringfence.clock import SystemClock
@@ -25,7 +26,13 @@ BYTES_PER_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """``ru_maxrss`` is in bytes on macOS and in KiB elsewhere. https://man7.org/linux/man-pages/man2/getrusage.2.html"""
 
 LIVE_SECONDS = 5.0
-"""A queue that nobody has looked after for so long is not: the process is as good as dead."""
+"""A queue that nobody has looked after for so long, or an event loop that has not come round, is not live."""
+
+HANGING_SECONDS = 90.0
+"""A call to a queue that takes so long will not come back. The longest that may is a long poll of SQS that is tried twice, each
+try with the timeouts of `ringfence.aws.clients`."""
+
+CHECK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,8 @@ class Child:
         # Not all processes at once: they were started together, and would be gone together.
         self._max_jobs = None if limits.max_jobs is None else limits.max_jobs - random.randrange(limits.max_jobs // 10 + 1)
         self._looked = dict.fromkeys(threads_of, 0.0)
+        self._feeds: dict[str, QueueFeed] = {}
+        self._check_from = 0.0
         self._company = Company()
         self._failed = False
 
@@ -80,7 +89,8 @@ class Child:
                 company=self._company,
             )
             queue = runtime.queues[name]
-            worker.serve(queue, QueueFeed(queue, self._stop, partial(self._look, name)))
+            self._feeds[name] = QueueFeed(queue, self._stop, partial(self._look, name))
+            worker.serve(queue, self._feeds[name])
         except BaseException as fault:  # noqa: BLE001 - the process ends loudly, and is replaced
             self._failed = True
             where = str(fault) if isinstance(fault, RingfenceError) else ""
@@ -89,16 +99,59 @@ class Child:
             self._stop.ask()
 
     def _look(self, name: str, done: int) -> None:
-        limits, now = self._limits, time.monotonic()
+        now = time.monotonic()
         with self._lock:
             self._looked[name] = now
-            all_live = now - min(self._looked.values()) < LIVE_SECONDS
             self._jobs += done
-            if self._max_jobs is not None and self._jobs >= self._max_jobs:
-                self._stop.ask()
+            enough = self._max_jobs is not None and self._jobs >= self._max_jobs
+            checks = now >= self._check_from
+            if checks:
+                self._check_from = now + CHECK_SECONDS
+        if enough:
+            self._recycle("messages", messages=self._jobs)
+        if checks:
+            self._check(now)
+
+    def _check(self, now: float) -> None:
+        """Whether the process should go on, and shows that it lives."""
+        limits = self._limits
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_RSS_UNIT
         if limits.max_memory_bytes is not None and used >= limits.max_memory_bytes:
-            self._runtime.telemetry.event("worker_recycled", pid=os.getpid(), memory_bytes=used)
-            self._stop.ask()
-        if limits.liveness_file is not None and all_live:
+            self._recycle("memory", memory_bytes=used)
+        abandoned = sum(threads_beyond(name, threads) for name, threads in self._threads_of.items())
+        if abandoned >= sum(self._threads_of.values()):
+            self._recycle("abandoned threads", threads=abandoned)
+        silent_seconds = _silent_seconds()
+        if silent_seconds > self._longest_coroutine_seconds:
+            self._recycle("blocked event loop", seconds=round(silent_seconds, 3))
+        hanging_seconds = max((feed.hanging_seconds() for feed in list(self._feeds.values())), default=0.0)
+        if hanging_seconds > HANGING_SECONDS:
+            self._recycle("hanging call to a queue", seconds=round(hanging_seconds, 3))
+        lives = max(now - min(self._looked.values()), silent_seconds) < LIVE_SECONDS
+        if limits.liveness_file is not None and lives:
             limits.liveness_file.touch()
+
+    @cached_property
+    def _longest_coroutine_seconds(self) -> float:
+        jobs = self._runtime.worker.app.jobs.values()
+        return max((spec.timeout_seconds for spec in jobs if iscoroutinefunction(spec.function)), default=float("inf"))
+
+    def _recycle(self, reason: str, **fields: float) -> None:
+        """End in good order, to be replaced."""
+        if not self._stop.asked:
+            self._stop.ask()
+            self._runtime.telemetry.event("worker_recycled", pid=os.getpid(), reason=reason, **fields)
+
+
+def threads_beyond(queue: str, threads: int) -> int:
+    """How many threads of a queue's crew there are beyond its number. Each runs code that has outlived its timeout, and another
+    has taken its place; nothing ends it but the end of the process."""
+    name = f"ringfence-{queue}"  # as `crew.Crew` calls them
+    return max(0, sum(thread.name == name for thread in threading.enumerate()) - threads)
+
+
+def _silent_seconds() -> float:
+    """See `coroutines.silent_seconds`. The module takes long to import, and comes with the first job that needs it: there may
+    be nothing of it yet, or a part."""
+    ask = getattr(sys.modules.get("ringfence.coroutines"), "silent_seconds", None)
+    return 0.0 if ask is None else float(ask())

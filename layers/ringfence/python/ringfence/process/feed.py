@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ringfence.ports import Clock, FusedQueue, Lease, Queue
 
@@ -35,6 +38,22 @@ class QueueFeed:
     def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None], wait_seconds: float = WAIT_SECONDS) -> None:
         self._queue, self._stop, self._on_look, self._wait_seconds = queue, stop, on_look, wait_seconds
         self._fused = queue if isinstance(queue, FusedQueue) else None
+        self._calls: dict[int, float] = {}
+        """Thread → since when it has been waiting for the queue."""
+
+    def hanging_seconds(self) -> float:
+        """For how long the oldest call to the queue has been under way; 0 if there is none."""
+        now = time.monotonic()
+        return now - min(list(self._calls.values()), default=now)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        self._calls[thread] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._calls[thread]
 
     @property
     def stopping(self) -> bool:
@@ -45,12 +64,13 @@ class QueueFeed:
 
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
         """See `intake.Feed.exchange`: in one round trip where the queue can."""
-        if room and self._fused is not None:
-            leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, self._wait_seconds)
-        else:
-            if done:
-                self._queue.acknowledge(done)
-            leases = self._queue.lease(room, lease_seconds, self._wait_seconds) if room else []
+        with self._call():
+            if room and self._fused is not None:
+                leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, self._wait_seconds)
+            else:
+                if done:
+                    self._queue.acknowledge(done)
+                leases = self._queue.lease(room, lease_seconds, self._wait_seconds) if room else []
         self._on_look(len(done))
         return leases
 
@@ -65,7 +85,8 @@ class QueueFeed:
         reply = self._fused.ask(done, room, lease_seconds)
 
         def receive() -> list[Lease]:
-            leases = reply()
+            with self._call():
+                leases = reply()
             self._on_look(len(done))
             return leases
 

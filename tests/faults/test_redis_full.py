@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_not_taken_and_fits_when_there_is_room(
     assert full.push(kept) == kept
     assert full.push(kept, 60) == kept
     assert full.depth() == before
-    assert {fields["reason"] for fields in telemetry.named("redis_call_failed")} == {f"cannot push on queue {full.name}: OOM"}
+    assert {fields["reason"] for fields in telemetry.named("redis_call_failed")} == {f"cannot push to queue {full.name}: OOM"}
     while done := full.lease(250, 30):
         full.acknowledge(done)
     assert full.push(kept) == []

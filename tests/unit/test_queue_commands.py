@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,13 @@ from click.testing import CliRunner, Result
 from ringfence import App, Context
 from ringfence.cli.main import main
 from ringfence.client import Client
-from ringfence.errors import Rejected
-from ringfence.queue_settings import QueueSettings
+from ringfence.depths import Depths
+from ringfence.errors import Rejected, Unavailable
+from ringfence.gateway import Gateway
+from ringfence.memory.clock import ManualClock
+from ringfence.memory.queue import MemoryQueue
+from ringfence.ports import Depth
+from ringfence.queue_settings import QueueSettings, QueueState
 from ringfence.testing.memory_api import MemoryApi, served
 from ringfence.testing.system import MemorySystem
 
@@ -231,3 +237,78 @@ def test_what_the_api_refuses_is_told(shell: Shell) -> None:
     assert result.exit_code == 1
     assert "rate_per_second" in result.stderr
     assert shell("unknown", "--pause").exit_code == 1
+
+
+# --- an engine out of reach ------------------------------------------------------------------------------------------
+
+UNKNOWN = {"ready": None, "leased": None, "delayed": None}
+
+
+class Dead:
+    """A queue whose engine is out of reach: it says so at once or, with ``gone``, when that is set."""
+
+    def __init__(self, gone: threading.Event | None = None) -> None:
+        self.asked, self._gone = 0, gone
+
+    def depth(self) -> Depth:
+        self.asked += 1
+        if self._gone is not None:
+            self._gone.wait(10)
+        raise Unavailable("cannot read the depth of queue default: TimeoutError")
+
+
+def cut_off(api: MemoryApi, *names: str) -> list[Dead]:
+    """Put these queues, all others aside, out of reach."""
+    dead = [Dead() for _ in names]
+    api.system.gateway = Gateway(
+        api.system.services, api.system.log, {**api.system.queues, **dict(zip(names, dead, strict=True))}
+    )
+    return dead
+
+
+def test_a_change_that_is_in_force_is_not_told_as_a_failure(api: MemoryApi, key: str) -> None:
+    cut_off(api, "default")
+    answer = api.request("PATCH", "/v1/queues/default", '{"paused": true}', key)
+    reason = "cannot read the depth of queue default: TimeoutError"
+    shown = {"name": "default", **UNKNOWN, **OPEN, "paused": True, "depth_fault": reason}
+    assert (answer.status, answer.document) == (200, shown)
+    assert api.request("GET", "/v1/queues/default", key=key).document == shown
+    assert api.request("GET", "/v1/queues", key=key).document["queues"] == [shown, {"name": "priority", **EMPTY, **OPEN}]
+
+
+def test_a_change_that_cannot_be_told_is_not_made(api: MemoryApi, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(queue: str) -> QueueState:
+        raise Unavailable
+
+    with monkeypatch.context() as ledger:
+        ledger.setattr(api.system.queue_settings, "read", unreadable)
+        assert api.request("PATCH", "/v1/queues/default", '{"paused": true}', key).status == 503
+    assert api.system.queue_settings.all() == {}
+
+
+def test_queues_on_a_dead_engine_are_waited_for_together_and_not_for_long() -> None:
+    gone = threading.Event()
+    dead = {f"dead-{n}": Dead(gone) for n in range(40)}
+    depths = Depths({**dead, "well": MemoryQueue("well", ManualClock())}, longest_seconds=0.01)
+    try:
+        for _ in range(500):  # so often until a machine that has much to do has looked at the one that is well
+            found = depths.of([*dead, "well"])
+            if found.pop("well") == Depth(0, 0, 0):
+                break
+        else:
+            pytest.fail("the queue that can be asked is never told")
+        assert {str(fault) for fault in found.values()} == {
+            f"queue {name} did not tell its depth within 0.01 s" for name in dead
+        }
+        assert {queue.asked for queue in dead.values()} == {1}  # however often somebody looks
+    finally:
+        gone.set()
+
+
+def test_the_command_line_shows_what_is_known_and_says_what_is_not(shell: Shell) -> None:
+    cut_off(shell.api, "default")
+    result = shell("default", "--pause")
+    assert (result.exit_code, result.stdout) == (0, "default\t?\t?\t?\tnone\t1\tnone\tpaused\n")
+    assert result.stderr == "default: its depth is not known: cannot read the depth of queue default: TimeoutError\n"
+    [document] = [json.loads(line) for line in shell("default", "--json").stdout.splitlines()]
+    assert (document["ready"], document["paused"], "TimeoutError" in document["depth_fault"]) == (None, True, True)

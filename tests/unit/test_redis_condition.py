@@ -92,4 +92,4 @@ def test_what_redis_says_is_not_passed_on() -> None:
     """It may quote what was sent. C42"""
     failure = ResponseError("unknown command 'EVALSHA', with args beginning with: 'canary'")
 
-    assert "canary" not in str(unavailable(failure, "lease on queue default"))
+    assert "canary" not in str(unavailable(failure, "lease from queue default"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ringfence import jsontext, transitions
 from ringfence.acceptance import Acceptance, Accepted, Refusal, Submission
 from ringfence.change import Change, Written
+from ringfence.depths import Depths
 from ringfence.errors import Rejected, Unavailable
 from ringfence.job import Job, State
 from ringfence.ports import Depth, Log, Page, Queue, Services, SetAside
@@ -29,6 +30,7 @@ class Gateway:
         self._services, self._queues = services, queues
         self._ledger, self._clock, self._ids = services.ledger, services.clock, services.ids
         self._acceptance = Acceptance(services, log, queues)
+        self._depths = Depths(queues)
 
     def submit(self, tenant: str, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
         """Accept jobs, each on its own; the answers are in the order of the submissions."""
@@ -57,9 +59,9 @@ class Gateway:
         """The queues of this deployment."""
         return self._queues.keys()
 
-    def queue_depths(self, names: Iterable[str] | None = None) -> dict[str, Depth]:
-        """How much waits in these queues, or in all."""
-        return {name: self._queues[name].depth() for name in (self._queues if names is None else names)}
+    def queue_depths(self, names: Iterable[str] | None = None) -> dict[str, Depth | Unavailable]:
+        """How much waits in these queues, or in all; of a queue that cannot be asked, why. Takes two seconds at most."""
+        return self._depths.of(self._queues if names is None else names)
 
     def set_aside(self, tenant: str | None, limit: int) -> list[SetAside]:
         """What could not be read, the newest first; at most ``limit`` and `MAX_SET_ASIDE`.

@@ -28,7 +28,8 @@ HEADINGS = ("queue", "ready", "leased", "delayed", "rate", "burst", "high water"
 def queues(client: Client, output: Output, name: str | None, **settings: Any) -> None:
     """Show the queues, or one; or change the pace of one.
 
-    A change is in force within five seconds. It needs a key with the scope admin.
+    A change is in force within five seconds. It needs a key with the scope admin. The depth of a queue that cannot be asked is
+    shown as ?, and the reason on standard error.
     """
     named = {"rate": "rate_per_second", "high_water": "high_water_mark"}
     changes: dict[str, Any] = {named.get(option, option): value for option, value in settings.items() if value is not None}
@@ -44,15 +45,16 @@ def queues(client: Client, output: Output, name: str | None, **settings: Any) ->
             output.json(queue)
         return
     output.table(HEADINGS, [_row(queue) for queue in shown])
+    for queue in shown:
+        if queue.depth_fault is not None:
+            output.note(f"{queue.name}: its depth is not known: {queue.depth_fault}")
 
 
 def _row(queue: QueueDocument) -> list[str]:
     mark = queue.high_water_mark
     return [
         queue.name,
-        str(queue.ready),
-        str(queue.leased),
-        str(queue.delayed),
+        *("?" if count is None else str(count) for count in (queue.ready, queue.leased, queue.delayed)),
         shown_rate(queue.rate_per_second),
         str(queue.burst),
         "none" if mark is None else str(mark),

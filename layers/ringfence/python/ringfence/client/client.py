@@ -167,7 +167,8 @@ class Client:
                 pause = min(LONGEST_POLL_SECONDS, pause * 1.5)
 
     def queues(self) -> dict[str, QueueDocument]:
-        """How much waits in each queue, and at what pace it goes."""
+        """How much waits in each queue, and at what pace it goes. A queue that cannot be asked has None for its depth, and says
+        why in ``depth_fault``."""
         answer = self._transport.call("GET", QUEUES)
         return {queue.name: queue for queue in msgspec.json.decode(answer.body, type=QueuesDocument).queues}
 
@@ -198,7 +199,7 @@ class Client:
     ) -> QueueDocument:
         """Change some live settings of a queue, for all tenants; None takes a limit away. Returns the queue afterwards.
 
-        Needs a key with the scope operate. In force within five seconds.
+        Needs a key with the scope admin. In force within five seconds.
         """
         change = QueueChange(rate_per_second=rate_per_second, burst=burst, paused=paused, high_water_mark=high_water_mark)
         answer = self._transport.call("PATCH", f"{QUEUES}/{quote(name, safe='')}", msgspec.json.encode(change))

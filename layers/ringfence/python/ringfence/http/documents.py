@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ringfence.acceptance import Accepted
+from ringfence.errors import Unavailable
 from ringfence.http.reply import Problem
 from ringfence.job import Guarantee, Job, Millis, State
 from ringfence.ports import Depth, SetAside
@@ -99,18 +100,21 @@ class EntriesDocument(msgspec.Struct, frozen=True):
     jobs: list[EntryDocument]
 
 
-class QueueDocument(msgspec.Struct, frozen=True):
-    """How many tickets wait, are leased, are delayed (approximate on SQS), and at what pace new ones are pushed."""
+class QueueDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many tickets wait, are leased, are delayed (approximate on SQS), and at what pace new ones are pushed.
+
+    `ready`, `leased` and `delayed` are null while the queue cannot be asked, and only then there is a `depth_fault`."""
 
     name: str
-    ready: int
-    leased: int
-    delayed: int
+    ready: int | None
+    leased: int | None
+    delayed: int | None
     rate_per_second: Annotated[float | None, Meta(description="Tickets a second on average; null: as they come.")]
     burst: Annotated[int, Meta(description="Tickets that may come at once after a pause, where there is a rate.")]
     paused: Annotated[bool, Meta(description="Nothing is pushed; jobs are accepted and wait in line.")]
     high_water_mark: Annotated[int | None, Meta(description="Tickets above which no more are pushed; null: no limit.")]
     parked: Annotated[bool, Meta(description="Jobs wait in line, and newcomers behind them.")]
+    depth_fault: Annotated[str | None, Meta(description="Why the depth is not known; the settings are in force.")] = None
 
 
 class QueuesDocument(msgspec.Struct, frozen=True):
@@ -184,18 +188,20 @@ def accepted_document(accepted: Accepted) -> AcceptedDocument:
     )
 
 
-def queue_document(name: str, depth: Depth, state: QueueState) -> QueueDocument:
+def queue_document(name: str, depth: Depth | Unavailable, state: QueueState) -> QueueDocument:
     settings = state.settings
+    counts = (depth.ready, depth.leased, depth.delayed) if isinstance(depth, Depth) else (None, None, None)
     return QueueDocument(
         name=name,
-        ready=depth.ready,
-        leased=depth.leased,
-        delayed=depth.delayed,
+        ready=counts[0],
+        leased=counts[1],
+        delayed=counts[2],
         rate_per_second=settings.rate_per_second,
         burst=settings.burst,
         paused=settings.paused,
         high_water_mark=settings.high_water_mark,
         parked=state.line.waiting,
+        depth_fault=None if isinstance(depth, Depth) else str(depth),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ringfence.errors import Rejected
 from ringfence.http import documents, queue_settings
 from ringfence.http.reply import Reply, json_reply
 from ringfence.http.route import Visit
+from ringfence.queue_settings import QueueState
 
 QUEUES_PATH = "/v1/queues"
 
@@ -23,15 +26,16 @@ def show_queues(visit: Visit) -> Reply:
 def show_queue(visit: Visit, name: str) -> Reply:
     """Answer with one queue."""
     _require_queue(visit, name)
-    (depth,) = visit.backend.gateway.queue_depths([name]).values()
-    document = documents.queue_document(name, depth, visit.backend.queue_settings.read(name))
-    return json_reply(200, document, _UNCACHED)
+    return _shown(visit, name, visit.backend.queue_settings.read(name))
 
 
 def change_queue(visit: Visit, name: str) -> Reply:
-    """Change some settings of a queue. In force within five seconds, everywhere."""
+    """Change some settings of a queue. In force within five seconds, everywhere.
+
+    Nothing that can fail comes after the change: a 503 is never the answer to one that is in force."""
     changes = queue_settings.read_changes(visit.request.body())
     _require_queue(visit, name)
+    before = visit.backend.queue_settings.read(name)
     changed = visit.backend.queue_settings.change(name, changes)
     visit.backend.telemetry.event(
         "queue_changed",
@@ -42,7 +46,12 @@ def change_queue(visit: Visit, name: str) -> Reply:
         paused=changed.paused,
         high_water_mark=changed.high_water_mark,
     )
-    return show_queue(visit, name)
+    return _shown(visit, name, replace(before, settings=changed))
+
+
+def _shown(visit: Visit, name: str, state: QueueState) -> Reply:
+    (depth,) = visit.backend.gateway.queue_depths([name]).values()
+    return json_reply(200, documents.queue_document(name, depth, state), _UNCACHED)
 
 
 def _require_queue(visit: Visit, name: str) -> None:

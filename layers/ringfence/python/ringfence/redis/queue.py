@@ -32,6 +32,19 @@ LOOK_SECONDS = 2.0
 DEPTH_LOOKS = 200
 """Hidden messages that `depth` looks at: all of them up to so many, else a sample (± 7 % of them, mostly)."""
 
+_DOING = {
+    "push": "push to",
+    "push_each": "push to",
+    "lease": "lease from",
+    "acknowledge_and_lease": "acknowledge and lease in",
+    "extend": "extend leases of",
+    "acknowledge": "acknowledge in",
+    "release": "release in",
+    "depth": "read the depth of",
+    "marker": "read the memory mark of",
+}
+"""Verb → how people say that it failed: "cannot read the depth of queue default"."""
+
 
 class RedisQueue:
     """One queue on Redis. Every call may raise `Unavailable`, except `push`, which returns what was not taken.
@@ -204,7 +217,7 @@ class RedisQueue:
             raise self._failed(verb, failure) from failure
 
     def _failed(self, verb: str, failure: Exception) -> Unavailable:
-        fault = unavailable(failure, f"{verb} on queue {self.name}")
+        fault = unavailable(failure, f"{_DOING[verb]} queue {self.name}")
         if self._telemetry is not None:
             self._telemetry.event("redis_call_failed", queue=self.name, operation=verb, reason=str(fault))
         return fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from email.utils import formatdate
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from ringfence.aws import clock as clock_module
-from ringfence.aws.clock import DRIFT, TELL_MS, TRUSTED_MS, AwsClock
+from ringfence.aws.clock import AWS_CLOCK, DRIFT, TELL_MS, TRUSTED_MS, AwsClock
 from ringfence.clock import SystemClock
+from ringfence.runtime import Runtime
+from ringfence.settings import Settings
 from ringfence.testing.sdk_faults import inject, read_timeout, refused, replaced
 
 MINUTE = 60_000
@@ -211,3 +214,26 @@ def test_without_a_date_of_aws_the_machines_clock_is_kept(world: World, client: 
         else:
             client.list_tables()
     assert world.ahead == 10 * MINUTE
+
+
+# --- who goes by it ----------------------------------------------------------------------------------------------------
+
+SETTINGS = Settings.from_environment({"RINGFENCE_LEDGER_TABLE": "ledger", "RINGFENCE_STREAM": "log"})
+
+
+def test_a_process_outside_lambda_goes_by_it_and_tells_of_a_wrong_clock(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_LAMBDA_LOG_STREAM_NAME", raising=False)
+    runtime = Runtime(SETTINGS)
+    assert runtime.clock is AWS_CLOCK
+    assert AWS_CLOCK.on_wrong is not None
+    AWS_CLOCK.on_wrong(600_000)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["event"], told["level"], told["ahead_seconds"]) == ("clock_wrong", "WARNING", 600)
+
+
+def test_a_function_goes_by_the_machines_clock_which_is_awss_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What elapses may stand still between two invocations, and would then have to be believed over it."""
+    monkeypatch.setenv("AWS_LAMBDA_LOG_STREAM_NAME", "2026/11/30/[$LATEST]abc")
+    assert type(Runtime(SETTINGS).clock) is SystemClock

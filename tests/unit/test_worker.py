@@ -599,15 +599,36 @@ def _broken(*_: Any) -> None:
     raise ValueError("unforeseen")
 
 
-def test_a_cancellation_in_the_jobs_own_code_is_a_failed_attempt_and_no_neighbours() -> None:
+class Odd(BaseException):
+    """Not an `Exception`, as some libraries have them."""
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        asyncio.CancelledError(),
+        GeneratorExit(),
+        KeyboardInterrupt(),
+        SystemExit(3),
+        Odd("told to nobody"),
+        BaseExceptionGroup("told to nobody", [Odd(), ValueError()]),
+    ],
+    ids=lambda raised: type(raised).__name__,
+)
+def test_whatever_the_code_raises_ends_its_attempt_and_no_neighbours(raised: BaseException) -> None:
     def code(ctx: Context) -> None:
-        raise asyncio.CancelledError
+        raise raised
 
     here = system(code)
     jobs = [here.submit("job") for _ in range(2)]
     here.run_relay()
     assert here.run_worker() == 2
-    assert [here.job(job.job_id).state for job in jobs] == [State.QUEUED] * 2
+    for job in jobs:
+        row = here.job(job.job_id)
+        assert (row.state, row.attempts) == (State.QUEUED, 1)
+        assert type(raised).__name__ in str(row.error)
+        assert "test_worker.py:" in str(row.error)
+    assert "told to nobody" not in str(here.telemetry.named("job_retried"))
 
 
 def test_a_job_whose_claim_ends_too_late_is_handed_over_unrun() -> None:

@@ -6,7 +6,6 @@ What the code came to is carried out by `settle`.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from ringfence.carried import Carried, give_row
 from ringfence.claim import Claimant, Claimed, bury_poison, claim
 from ringfence.context import Context, encode_text
 from ringfence.effects import Effect
-from ringfence.errors import Poisoned
+from ringfence.errors import Death, Poisoned
 from ringfence.outcome import Disposition, Done, Outcome, outcome_of
 from ringfence.ownership import Ownership
 from ringfence.ports import Lease, Queue, Services
@@ -99,16 +98,10 @@ def run_code(hold: Ownership | Carried) -> tuple[Outcome, Sequence[Effect]]:
                 running.cancel()
             result = coroutines.result_of(running)
         return Done(encode_text(result, "result")), context.staged
-    except BaseException as raised:
-        if not isinstance(raised, Exception | SystemExit | KeyboardInterrupt | _cancelled()):
-            raise
+    except Death:
+        raise
+    except BaseException as raised:  # noqa: BLE001 - whatever the code raises is the end of its attempt, not of the worker
         return outcome_of(raised), ()
-
-
-def _cancelled() -> type[BaseException]:
-    """What ``asyncio`` raises in code of its own that the job's has begun and cancelled; it takes long to import."""
-    asyncio = sys.modules.get("asyncio")
-    return KeyboardInterrupt if asyncio is None else asyncio.CancelledError
 
 
 def _unregistered(name: str, known: Collection[str]) -> JobSpec:

@@ -10,6 +10,10 @@ class RingfenceError(Exception):
         super().__init__(message or (type(self).__doc__ or "").strip())
 
 
+class Death(BaseException):
+    """Stands for the end of this process where `ringfence.testing` looks at what remains after it: nobody handles it."""
+
+
 class Rejected(RingfenceError):
     """The request cannot be accepted as it is; sending it again unchanged will fail again.
 

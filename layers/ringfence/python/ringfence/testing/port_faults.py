@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ringfence.errors import Unavailable
+from ringfence.errors import Death, Unavailable
 
 When = Literal["before", "after"]
 """Before the real call (which then may never happen), or after it has taken effect and before its reply is seen."""
 
 
-class Crash(BaseException):
-    """The process died here. Not an `Exception`, so no handler of the product's mistakes it for an error to deal with.
+class Crash(Death):
+    """The process died here: no handler mistakes it for an error to deal with.
 
     Unlike a real death it lets ``finally`` blocks run; `ringfence.testing.process_faults` kills for real.
     """

@@ -359,7 +359,12 @@ class Pool:
         return iter([function(*each) for each in zip(*items, strict=True)])
 
 
-THREADING = SimpleNamespace(Lock=Lock, Condition=Condition, Event=Event, Thread=Thread)
+def get_ident() -> int:
+    """`threading.get_ident`."""
+    return id(Scheduler.current.running)
+
+
+THREADING = SimpleNamespace(Lock=Lock, Condition=Condition, Event=Event, Thread=Thread, get_ident=get_ident)
 
 
 @contextmanager
@@ -367,7 +372,7 @@ def taking_turns() -> Iterator[None]:
     """The core's threads are tasks of the simulation for a while."""
     with ExitStack() as stack:
         for module in MODULES_WITH_THREADS:
-            stack.enter_context(patch(f"{module}.threading", THREADING, create=True))
+            stack.enter_context(patch(f"{module}.threading", THREADING))
         for name in ("Crew", "Taker"):
             stack.enter_context(patch(f"ringfence.worker.{name}", getattr(worker, name)))  # a world puts its own there
         stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", Look(0.5)))

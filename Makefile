@@ -44,9 +44,8 @@ faults: $(READY) ## Processes, network, Redis and AWS hurt by chance under load:
 	PYTHONPATH=tests $(BIN)/python -m faults.campaign --minutes $(MINUTES) --queues $(or $(QUEUES),both) $(if $(SEED),--seed $(SEED)) $(FAULTS_FLAGS)
 
 campaign: $(READY) ## What must hold at full size, some twenty minutes: an outage with 50,000 jobs, a slow neighbour, SIGTERM at many points, READONLY
-	$(BIN)/python -m pytest -o python_files='campaign_*.py' tests/campaigns
-	RINGFENCE_TEST_ROUNDS=20 $(BIN)/python -m pytest tests/faults/test_worker_stopped.py
-	RINGFENCE_TEST_READ_ONLY_SECONDS=5 RINGFENCE_TEST_FAILOVERS=10 $(BIN)/python -m pytest tests/faults/test_redis_read_only.py
+	RINGFENCE_TEST_ROUNDS=20 RINGFENCE_TEST_READ_ONLY_SECONDS=5 RINGFENCE_TEST_FAILOVERS=10 $(BIN)/python -m pytest -v \
+		tests/campaigns/campaign_*.py tests/faults/test_worker_stopped.py tests/faults/test_redis_read_only.py
 
 bench: $(READY) ## Ringfence beside its peers, in rounds on this machine: make bench [QUICK=1] [ROUNDS=3]
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(BENCH_FLAGS)

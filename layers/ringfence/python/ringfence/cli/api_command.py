@@ -11,6 +11,7 @@ import click
 from ringfence.cli import exit_codes
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
+from ringfence.cli.standard_streams import OutputLost
 from ringfence.errors import RingfenceError, Unreachable
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def told(command: Callable[..., int | None]) -> Callable[..., None]:
         except RingfenceError as error:
             output.error(error)
             code = exit_codes.of_error(error)
+        except OutputLost as lost:
+            lost.done, lost.as_json = output.done, as_json
+            raise
         click.get_current_context().exit(code or exit_codes.OK)
 
     return json_option(run)

@@ -36,7 +36,8 @@ LEAST_WORKERS = 2
 
 @click.command(
     epilog=f"Exit codes: {exit_codes.OK} nothing was lost or doubled and every number agrees; {exit_codes.FAILED} something "
-    f"does not agree, or the system could not start; {exit_codes.USAGE} wrong usage; {INTERRUPTED} Ctrl-C."
+    f"does not agree, or the system could not start; {exit_codes.USAGE} wrong usage; {exit_codes.OUTPUT_LOST} standard output "
+    f"could not be written; {INTERRUPTED} Ctrl-C."
 )
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(

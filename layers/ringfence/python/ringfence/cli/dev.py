@@ -58,7 +58,8 @@ class Parameter(click.ParamType[tuple[str, str]]):
 
 @click.command(
     epilog=f"Exit codes: {exit_codes.OK} it was stopped, having been ready; {exit_codes.FAILED} it could not start, or the "
-    f"emulator ended; {exit_codes.USAGE} wrong usage; {_EXIT_BY_SIGNAL} + signal: it was stopped before it was ready."
+    f"emulator ended; {exit_codes.USAGE} wrong usage; {exit_codes.OUTPUT_LOST} standard output could not be "
+    f"written; {_EXIT_BY_SIGNAL} + signal: it was stopped before it was ready."
 )
 @click.option(
     "--emulator", type=click.Choice(["ministack", "moto"]), help="Which emulator of AWS to start.  [default: ministack]"

@@ -81,7 +81,9 @@ def list_jobs(client: Client, output: Output, queue: str | None, state: str | No
 @api_command
 def cancel(client: Client, output: Output, job_id: str) -> None:
     """Cancel a waiting job, or ask the worker that runs it to stop."""
-    _tell(output, client.cancel(job_id))
+    job = client.cancel(job_id)
+    output.did(f"the cancellation of job {job.job_id} was accepted (it is {_state(job)})")
+    _tell(output, job)
 
 
 @click.command(epilog=exit_codes.MEANING)
@@ -90,7 +92,9 @@ def cancel(client: Client, output: Output, job_id: str) -> None:
 @api_command
 def redrive(client: Client, output: Output, job_id: str, payload: str | None) -> None:
     """Give a dead job its attempts back. Needs a key with the scope operate."""
-    _tell(output, client.redrive(job_id, payload_option(payload)))
+    job = client.redrive(job_id, payload_option(payload))
+    output.did(f"job {job.job_id} was redriven")
+    _tell(output, job)
 
 
 def _code(state: State) -> int:

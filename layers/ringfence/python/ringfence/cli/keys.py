@@ -43,6 +43,7 @@ def create(output: Output, tenant: str, wanted: tuple[str, ...], note: str, tabl
     secret, key = new_key(runtime.ids, runtime.clock, tenant=tenant, scopes=frozenset(wanted), note=note)
     with aws_errors():
         runtime.keys.add(key)
+    output.did(f"key {key.key_id} was made and its secret is lost (revoke it)")
     if output.as_json:
         output.json({**_document(key), "api_key": secret})
     else:
@@ -75,6 +76,7 @@ def revoke(output: Output, key_id: str, table: str, endpoint_url: str | None) ->
     """Revoke a key. Gateways that have just used it may believe it for 30 seconds more."""
     with aws_errors():
         removed = runtime_of(table, endpoint_url).keys.remove(key_id)
+    output.did(f"key {key_id} is revoked" if removed else "")
     if output.as_json:
         output.json({"key_id": key_id, "revoked": removed})
     else:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from typing import Any
 
 import click
 
-from ringfence.cli import exit_codes
+from ringfence.cli import exit_codes, standard_streams
 from ringfence.cli.shown import safe
 
 COMMANDS = {
@@ -53,6 +51,10 @@ class Commands(click.Group):
             ) from None
         return command
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        program = super().main
+        return standard_streams.run(lambda: program(*arguments, **options))
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -60,11 +62,6 @@ class Commands(click.Group):
             # It may quote an argument that a script had from elsewhere.
             fault.message = "\n".join(map(safe, fault.message.split("\n")))  # type: ignore[misc]
             raise
-        except BrokenPipeError:
-            # `ringfence list | head`: quietly. What Python still flushes at its end goes nowhere.
-            # https://docs.python.org/3/library/signal.html#note-on-sigpipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(exit_codes.BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

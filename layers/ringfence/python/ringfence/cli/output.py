@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 import msgspec
 
 from ringfence.cli.shown import json_line, safe
 from ringfence.errors import Rejected, RingfenceError
+
+if TYPE_CHECKING:
+    from ringfence.cli.standard_streams import OutputLost
 
 
 class Progress(Protocol):
@@ -25,11 +28,17 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self.done = ""
 
     @property
     def for_people(self) -> bool:
         """Whether somebody is looking: no ``--json``, and a terminal."""
         return not self.as_json and sys.stdout.isatty()
+
+    def did(self, what: str) -> None:
+        """Remember what has been done, before a word of it is printed: if that fails, it is told on standard error. A script
+        that only saw a failure would do it again."""
+        self.done = what
 
     def json(self, document: Any) -> None:
         """One JSON object on one line of ASCII."""
@@ -74,7 +83,7 @@ class Output:
 
         return ProgressBar(what, total)
 
-    def error(self, error: RingfenceError) -> None:
+    def error(self, error: RingfenceError | OutputLost) -> None:
         """Why the command failed, on standard error."""
         if self.as_json:
             click.echo(json_line(msgspec.json.encode({"error": error_document(error)}).decode()), err=True)
@@ -83,7 +92,7 @@ class Output:
         self.note(f"ringfence: {error}{where}")
 
 
-def error_document(error: RingfenceError) -> dict[str, Any]:
+def error_document(error: Exception) -> dict[str, Any]:
     """An error as ``--json`` tells it."""
     if isinstance(error, Rejected):
         pointer = {} if error.pointer is None else {"pointer": error.pointer}

@@ -40,6 +40,8 @@ def queues(client: Client, output: Output, name: str | None, **settings: Any) ->
     else:
         limits: dict[str, Any] = {setting: None if value == NONE else value for setting, value in changes.items()}
         shown = [client.set_queue(name, **limits) if changes else client.queue(name)]
+    if changes:
+        output.did(f"queue {name} was changed")
     if output.as_json:
         for queue in shown:
             output.json(queue)

@@ -78,6 +78,8 @@ def reconcile(output: Output, queue: str | None, older_than: float, dry_run: boo
 
             queues = None if queue is None else [queue]
             found = runtime.reconciler.at_once(queues, older_than, dry_run=dry_run, tell=tell)
+    if not dry_run:
+        output.did(f"{sum(each.renewed for each in found.values())} jobs have a new ticket")
     _show(output, found, examined, dry_run=dry_run)
     return _exit_code(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -86,6 +86,7 @@ def _submit_one(client: Client, output: Output, request: JobRequest) -> int:
         ordering_key=request.ordering_key,
         guarantee=request.guarantee,
     )
+    output.did(f"job {submitted.job_id} was accepted")
     if output.as_json:
         output.json(_document(submitted))
     else:
@@ -118,6 +119,7 @@ def _submit_many(client: Client, output: Output, template: JobRequest, many: IO[
     told = 0
     with output.progress("Submitting", _lines_in(many)) as progress:
         for outcomes in client.submit_in_batches(_requests(template, many, numbers)):
+            output.did(_accepted(told - len(refused), outcomes))
             for number, outcome in zip(numbers[told:], outcomes, strict=False):
                 _tell(output, number, outcome)
                 if isinstance(outcome, RingfenceError):
@@ -152,6 +154,13 @@ def _requests(template: JobRequest, many: IO[str], numbers: list[int]) -> Iterat
             yield dataclasses.replace(template, payload=checked(line, f"line {number}"), idempotency_key=key)
     except UnicodeDecodeError:
         raise click.UsageError("the file is not UTF-8") from None
+
+
+def _accepted(before: int, outcomes: Sequence[Outcome]) -> str:
+    """The ids of those before have been printed."""
+    ids = [outcome.job_id for outcome in outcomes if not isinstance(outcome, RingfenceError)]
+    last = f", the last of them {' '.join(ids)}" if ids else ""
+    return f"{before + len(ids)} jobs were accepted{last}, and no line after that was sent"
 
 
 def _tell(output: Output, number: int, outcome: Outcome) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.duration_option import DURATION
+from ringfence.cli.standard_streams import OutputLost
 from ringfence.errors import RingfenceError, Unavailable
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ringfence.settings import Settings
 
 EXIT_CODES = """Exit codes: 0 it was stopped and every process ended within the grace; 1 a process had to be killed, or the
-configuration is at fault; 2 wrong usage."""
+configuration is at fault; 2 wrong usage; 6 standard output could not be written."""
 
 
 class QueueShare(click.ParamType[tuple[str, int]]):
@@ -105,6 +107,10 @@ def worker(
     sys.path.insert(0, os.getcwd())
 
     def tell(event: str, pid: int, detail: str) -> None:
+        with suppress(OutputLost):  # nobody may be reading any more; that is no reason to leave the processes alone
+            tell_reader(event, pid, detail)
+
+    def tell_reader(event: str, pid: int, detail: str) -> None:
         if as_json:
             click.echo(json.dumps({"event": f"process_{event}", "pid": pid, **({"detail": detail} if detail else {})}))
         else:

@@ -134,7 +134,7 @@ def test_every_command_that_changes_something_says_what_it_has_done(shell: Shell
     job_id = system.submit("fail").job_id
     changing = {
         ("cancel", job_id): f"the cancellation of job {job_id} was accepted (it is cancelled)",
-        ("queues", "default", "--pause"): "queue default was changed",
+        ("queues", "priority", "--pause"): "queue priority was changed",
     }
     for arguments, done in changing.items():
         result = shell(*arguments)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringfence import App, Context
+from ringfence import App, Context, coroutines
 from ringfence.cli.worker import shares
 from ringfence.clock import SystemClock
 from ringfence.errors import Unavailable
@@ -296,6 +296,35 @@ def test_a_coroutine_that_wants_the_process_to_exit_ends_only_its_attempt() -> N
     here.end()
     (job,) = here.system.ledger.list_jobs("default", ["default"]).jobs
     assert (here.system.job(job.job_id).result, job.attempts) == ('"went on"', 2)
+
+
+@pytest.mark.parametrize("how", ["blocks", "stops"])
+def test_a_coroutine_that_keeps_the_loop_from_coming_round_takes_only_itself_along(how: str) -> None:
+    go_on, began = threading.Event(), threading.Event()
+
+    async def code(ctx: Context) -> str:
+        if ctx.job_id != first:
+            return "done"
+        if how == "blocks":
+            began.set()
+            go_on.wait(20)
+        else:
+            asyncio.get_running_loop().stop()
+            began.set()
+        return "went on"
+
+    here = Served(code, threads=4, timeout=4.0, max_attempts=1)
+    (first,) = here.submit(1)
+    assert began.wait(10)
+    others = here.submit(6)
+    here.wait_done(6)
+    assert how == "stops" or coroutines.given_up() > 0
+    go_on.set()
+    here.wait_done(7)
+    here.end()
+    assert {here.system.job(job_id).result for job_id in others} == {'"done"'}
+    assert here.system.job(first).result == '"went on"'
+    eventually(lambda: coroutines.given_up() == 0)
 
 
 def test_a_thread_that_is_stuck_beyond_its_timeout_is_replaced() -> None:

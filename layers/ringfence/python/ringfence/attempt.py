@@ -92,11 +92,11 @@ def run_code(hold: Ownership | Carried) -> tuple[Outcome, Sequence[Effect]]:
         if inspect.iscoroutine(result):
             from ringfence import coroutines  # asyncio takes long to import
 
-            running = coroutines.start(result)
+            running = coroutines.Running(result, hold.spec.timeout_seconds / 4)
             hold.abandon = running.cancel
             if hold.settled:  # whoever took the outcome may have come before there was a way
                 running.cancel()
-            result = coroutines.result_of(running)
+            result = running.result()
         return Done(encode_text(result, "result")), context.staged
     except Death:
         raise

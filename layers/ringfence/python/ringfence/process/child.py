@@ -118,10 +118,11 @@ class Child:
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_RSS_UNIT
         if limits.max_memory_bytes is not None and used >= limits.max_memory_bytes:
             self._recycle("memory", memory_bytes=used)
-        abandoned = sum(threads_beyond(name, threads) for name, threads in self._threads_of.items())
+        beyond = [threads_beyond(name, threads) for name, threads in self._threads_of.items()]
+        abandoned = sum(beyond) + _of_coroutines("given_up")
         if abandoned >= sum(self._threads_of.values()):
             self._recycle("abandoned threads", threads=abandoned)
-        silent_seconds = _silent_seconds()
+        silent_seconds = _of_coroutines("silent_seconds")
         if silent_seconds > self._longest_coroutine_seconds:
             self._recycle("blocked event loop", seconds=round(silent_seconds, 3))
         hanging_seconds = max((feed.hanging_seconds() for feed in list(self._feeds.values())), default=0.0)
@@ -150,8 +151,8 @@ def threads_beyond(queue: str, threads: int) -> int:
     return max(0, sum(thread.name == name for thread in threading.enumerate()) - threads)
 
 
-def _silent_seconds() -> float:
-    """See `coroutines.silent_seconds`. The module takes long to import, and comes with the first job that needs it: there may
-    be nothing of it yet, or a part."""
-    ask = getattr(sys.modules.get("ringfence.coroutines"), "silent_seconds", None)
-    return 0.0 if ask is None else float(ask())
+def _of_coroutines(what: str) -> float:
+    """What this function of `coroutines` tells. The module takes long to import, and comes with the first job that needs it:
+    there may be nothing of it yet, or a part."""
+    ask = getattr(sys.modules.get("ringfence.coroutines"), what, None)
+    return 0 if ask is None else ask()

@@ -22,8 +22,7 @@ class Pollers:
 
     def wait(self, seconds: float) -> None:
         """The running task goes on when it is called, or after so long."""
-        task = self._scheduler.running
-        assert task is not None
+        task = self._scheduler.me()
         self._waiting.append(task)
         self.ring()
         self._scheduler.suspend(self._scheduler.now + seconds)

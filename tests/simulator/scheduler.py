@@ -112,7 +112,7 @@ class Scheduler:
 
     def sleep(self, seconds: float) -> None:
         """The running task goes on when so much time has passed."""
-        task = self.running or self._me()
+        task = self.running or self.me()
         at = self.now + seconds if seconds > 0.0 else self.now
         alarms = self._alarms
         if (not alarms or at < alarms[0][0]) and at <= self._until:
@@ -126,7 +126,7 @@ class Scheduler:
 
     def suspend(self, until: float | None = None) -> None:
         """The running task goes on when it is woken, or at that time."""
-        task = self.running or self._me()
+        task = self.running or self.me()
         if until is not None:
             heapq.heappush(self._alarms, (until, next(self._numbers), task.turn, task))
         self._go_on(task)
@@ -201,9 +201,10 @@ class Scheduler:
     def _alarm(self, task: Task, at: float) -> None:
         heapq.heappush(self._alarms, (at, next(self._numbers), task.turn, task))
 
-    def _me(self) -> Task:
+    def me(self) -> Task:
+        """The running task."""
         if self.running is None:
-            raise RuntimeError("nobody waits in the simulation's own thread")
+            raise GreenletExit if self.over else RuntimeError("nobody waits in the simulation's own thread")
         return self.running
 
 
@@ -223,9 +224,7 @@ class Lock:
         while self._held:
             if not blocking or (until is not None and here.now >= until):
                 return False
-            task = here.running
-            assert task is not None
-            self._waiting.append(task)
+            self._waiting.append(here.me())
             here.suspend(until)
         self._held = True
         return True
@@ -269,8 +268,7 @@ class Condition:
 
     def wait(self, timeout: float | None = None) -> bool:
         here = Scheduler.current
-        task = here.running
-        assert task is not None
+        task = here.me()
         if timeout.__class__ is Look and task.next_look is not None:
             timeout, task.looks_in = task.next_look(), self
         self._waiting.append(task)
@@ -331,8 +329,7 @@ class Thread:
 
     def start(self) -> None:
         here = Scheduler.current
-        assert here.running is not None
-        self._task = here.spawn(here.running.process, self._code)
+        self._task = here.spawn(here.me().process, self._code)
 
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.ended
@@ -340,7 +337,7 @@ class Thread:
     def join(self, timeout: float | None = None) -> None:
         here = Scheduler.current
         if self._task is not None and not self._task.ended:
-            self._task.joined_by = here.running
+            self._task.joined_by = here.me()
             here.suspend(None if timeout is None else here.now + timeout)
             self._task.joined_by = None
 

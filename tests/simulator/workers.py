@@ -137,9 +137,7 @@ class Feed(QueueFeed):
         """The receipts of all messages so far."""
         self._world = world
         self._busy_until = 0.0
-        watch = world.scheduler.running
-        assert watch is not None
-        self._watch = watch
+        self._watch = world.scheduler.me()
         self._watch.next_look = self._next_look
 
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
@@ -224,8 +222,7 @@ class Environment:
     def invoke(self, leases: Sequence[Lease]) -> set[str]:
         """The messages that are finished; none if it crashes, or is cut off."""
         world, process, scheduler = self._world, self._process, self._world.scheduler
-        caller = scheduler.running
-        assert caller is not None
+        caller = scheduler.me()
         self._invocation = invocation = Invocation()
         scheduler.thaw(process)
         receipts = [lease.receipt for lease in leases]

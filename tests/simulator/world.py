@@ -50,6 +50,9 @@ EPOCH_MS: Millis = 1_700_000_000_000
 QUEUES = ("free", "paced")
 QUEUES_OF_WORKERS = (QUEUES, QUEUES[:1], QUEUES[1:])
 RATE_PER_SECOND, BURST, HIGH_WATER_MARK = 0.5, 2, 2
+RUN_SECONDS = 60.0
+"""Between two runs of the timers."""
+
 TENANTS = ("acme", "umbrella")
 
 
@@ -229,8 +232,7 @@ class World:
         return least + (most - least) * self._chance()
 
     def _wait_for_records(self, seconds: float) -> None:
-        task = self.scheduler.running
-        assert task is not None
+        task = self.scheduler.me()
         self._readers.append(task)
         self.scheduler.suspend(self.scheduler.now + seconds)
         if task in self._readers:
@@ -310,8 +312,7 @@ class World:
 
     def _request(self, tenant: str, submission: Submission) -> Any:
         """What the client gets: an answer, or None when the gateway died on it or its answer was lost."""
-        caller = self.scheduler.running
-        assert caller is not None
+        caller = self.scheduler.me()
         gateway_process = self.process("gateway", self.calls)
         answers: list[Any] = []
 
@@ -381,15 +382,15 @@ class World:
         while True:
             with suppress(Unavailable):
                 timers.run(lambda: 60.0)
-            self.scheduler.sleep(self.between(5, 18) if self.faults_on else self._until_due())
+            self.scheduler.sleep(self.between(5, 25) if self.faults_on else self._until_due(services.clock.now()))
 
-    def _until_due(self) -> float:
+    def _until_due(self, now: Millis) -> float:
         """Timers run each minute. Where nothing but waiting for a far time is left to do, the runs before it are left out."""
         marked = [job for job in self.ledger.all_jobs() if job.due_id is not None]
-        if any(job.in_line or job.run_at is None for job in marked):
-            return 60.0
-        ahead = [(job.run_at or 0) - self.true_clock.now() for job in marked]
-        return max(60.0, min(ahead, default=0) / 1000 - self.plan.skew_seconds)
+        if any(job.in_line for job in marked):
+            return RUN_SECONDS
+        ahead = [(job.run_at or 0) - now for job in marked]
+        return max(RUN_SECONDS, min(ahead, default=4_000 * RUN_SECONDS) / 1000)
 
     def start_worker(self, number: int) -> None:
         """Another of this number: the last one, if there was one, has ended."""
@@ -419,8 +420,7 @@ class World:
             rng.choice(list(self._worker_processes.values())).terminate()
 
     def _me(self) -> Process:
-        assert self.scheduler.running is not None
-        return self.scheduler.running.process
+        return self.scheduler.me().process
 
     def die(self, process: Process) -> None:
         """This process is gone, unawares."""

@@ -274,13 +274,14 @@ def test_a_strangers_message_is_leased_like_any_other(redis_server: RedisServer,
 
 
 def test_strangers_messages_do_not_hold_up_the_others(redis_server: RedisServer, queue: RedisQueue) -> None:
-    for member in ("hello", "[]", "{}"):
-        redis_server.ask("ZADD", queue.messages_key, "-5.25", member)
+    for score, member in (("-inf", "first"), ("-5.25", "hello"), ("-5.25", "[]"), ("-5.25", "{}")):
+        redis_server.ask("ZADD", queue.messages_key, score, member)
     queue.push([ticket()])
+    assert queue.depth().ready == 5
     leases = queue.lease(10, 30)
 
-    assert [lease.body for lease in leases[:3]] == ["[]", "hello", "{}"]
-    assert len(leases) == 4
+    assert [lease.body for lease in leases[:4]] == ["first", "[]", "hello", "{}"]
+    assert len(leases) == 5
     queue.acknowledge(leases)
     assert queue.lease(10, 30) == []
 

@@ -16,7 +16,8 @@ class Watched:
 
     def __init__(self, file: Path) -> None:
         self.file, self.now, self.written = file, 1_000.0, 0
-        self.liveness = Liveness(file, lambda: self.now)
+        self.faults: list[str] = []
+        self.liveness = Liveness(file, self.faults.append, lambda: self.now)
         self.own = {place: self.liveness.expect(place) for place in (0, 1)}
 
     def touch(self, *places: int) -> None:
@@ -88,3 +89,19 @@ def test_it_leaves_nothing_of_its_own_behind(watched: Watched) -> None:
     watched.touch(0)
     watched.liveness.close()
     assert not watched.own[0].parent.exists()
+
+
+def test_a_file_that_cannot_be_touched_is_told_once_and_again_after_it_could(watched: Watched) -> None:
+    watched.file = watched.file.parent / "folder" / "alive"
+    watched.liveness = Liveness(watched.file, watched.faults.append, lambda: watched.now)
+    for _ in range(2):
+        for _ in range(3):
+            watched.now += LIVE_SECONDS
+            watched.liveness.look([])
+        watched.file.parent.mkdir(exist_ok=True)
+        watched.now += LIVE_SECONDS
+        watched.liveness.look([])
+        assert watched.file.exists()
+        watched.file.unlink()
+        watched.file.parent.rmdir()
+    assert watched.faults == [f"cannot touch {watched.file}: No such file or directory"] * 2

@@ -52,6 +52,16 @@ def test_a_job_that_returns_has_succeeded_and_its_message_is_gone() -> None:
     assert [past.outcome for past in job.history] == ["succeeded"]
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_json_has_not_is_refused_and_not_made_null(number: float) -> None:
+    returned = run(system(lambda ctx: {"rate": [1.5, number], "none": None}))
+    assert (returned.state, returned.result) == (State.DEAD, None)
+    assert "the result is not JSON" in (returned.error or "")
+    saved = run(system(lambda ctx: ctx.checkpoint({"rate": number})))
+    assert (saved.state, saved.checkpoint) == (State.DEAD, None)
+    assert run(system(lambda ctx: {"none": None})).result == '{"none":null}'
+
+
 def test_an_async_job_is_a_job_like_any_other() -> None:
     async def code(ctx: Context) -> str:
         return "done"

@@ -27,9 +27,10 @@ ENVIRONMENT = {
         (["-q", "default:1", "-q", "default:2"], None, "named twice"),
         (["-q", "nope"], None, "names no nope; it has default"),
         ([], "", "names no queue"),
+        (["--liveness-file", "/nope/alive"], None, "/nope/alive cannot be written"),
     ],
 )
-def test_queues_that_cannot_be_meant_are_wrong_usage(options: list[str], queues: str | None, told: str) -> None:
+def test_what_cannot_be_meant_is_wrong_usage(options: list[str], queues: str | None, told: str) -> None:
     environment = ENVIRONMENT if queues is None else {**ENVIRONMENT, "RINGFENCE_QUEUES": queues}
     ended = CliRunner().invoke(worker, options, env=environment)
     assert ended.exit_code == 2

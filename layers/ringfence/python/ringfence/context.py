@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -159,6 +160,8 @@ def encode_text(value: Any, what: str) -> str:
     """A value as JSON text. Raises `Rejected` when it is not JSON or larger than `MAX_TEXT_BYTES`."""
     try:
         encoded = msgspec.json.encode(value)
+        if b"null" in encoded:  # which it writes for NaN and the infinities too: JSON has none of them
+            json.dumps(msgspec.to_builtins(value, str_keys=True), allow_nan=False)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as fault:
         raise Rejected(f"the {what} is not JSON: {fault}", kind=f"{what}-not-json") from None
     if len(encoded) > MAX_TEXT_BYTES:

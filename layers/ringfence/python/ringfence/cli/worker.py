@@ -104,6 +104,8 @@ def worker(
     except RingfenceError as fault:
         raise click.ClickException(str(fault)) from None
     threads_of = shares(_weights(queues, settings.queues), threads)
+    if liveness_file is not None and not os.access(liveness_file if liveness_file.exists() else liveness_file.parent, os.W_OK):
+        raise click.BadParameter(f"{liveness_file} cannot be written", param_hint="--liveness-file")
     sys.path.insert(0, os.getcwd())
 
     def tell(event: str, pid: int, detail: str) -> None:

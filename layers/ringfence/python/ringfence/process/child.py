@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import iscoroutinefunction
@@ -130,7 +131,8 @@ class Child:
             self._recycle("hanging call to a queue", seconds=round(hanging_seconds, 3))
         lives = max(now - min(self._looked.values()), silent_seconds) < LIVE_SECONDS
         if limits.liveness_file is not None and lives:
-            limits.liveness_file.touch()
+            with suppress(OSError):  # then the file grows old, and that is what a probe sees
+                limits.liveness_file.touch()
 
     @cached_property
     def _longest_coroutine_seconds(self) -> float:

@@ -23,8 +23,10 @@ class Liveness:
     A file that is touched by all of them would look fresh as long as one of them lives.
     """
 
-    def __init__(self, file: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._file, self._monotonic = file, monotonic
+    def __init__(self, file: Path, on_fault: Callable[[str], object], monotonic: Callable[[], float] = time.monotonic) -> None:
+        """``on_fault`` is told when the file cannot be touched any more: then it grows old, and a probe takes its measures."""
+        self._file, self._on_fault, self._monotonic = file, on_fault, monotonic
+        self._fault: str | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="ringfence-worker-"))
         self._seen: dict[int, tuple[int, float]] = {}
         """Place → the last known time of its file, in nanoseconds, and until when that will do."""
@@ -41,11 +43,20 @@ class Liveness:
         now = self._monotonic()
         if now >= self._touch_from and all(self._lives(place, now) for place in places):
             self._touch_from = now + TOUCH_SECONDS
-            self._file.touch()
+            self._touch()
 
     def close(self) -> None:
         """Take the files of the processes away."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _touch(self) -> None:
+        before, self._fault = self._fault, None
+        try:
+            self._file.touch()
+        except OSError as fault:
+            self._fault = f"cannot touch {self._file}: {fault.strerror}"
+            if self._fault != before:
+                self._on_fault(self._fault)
 
     def _lives(self, place: int, now: float) -> bool:
         before, good_until = self._seen[place]

@@ -7,6 +7,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -64,9 +65,9 @@ def _be_child(parent: int, run: Callable[[], int], mask: Iterable[int]) -> None:
 class Supervisor:
     """Keeps ``processes`` children alive, each running ``child`` and exiting with what it returns.
 
-    ``tell`` gets ``(event, pid, detail)`` for every start and end. No child outlives its supervisor, even one that is killed:
-    nobody would replace or stop it. With a ``liveness_file``, each child is given a file to touch at least every
-    `liveness.LIVE_SECONDS`, and the file itself is touched while all of them do.
+    ``tell`` gets ``(event, pid, detail)`` for every start and end, and when the ``liveness_file`` cannot be touched. No child
+    outlives its supervisor, even one that is killed: nobody would replace or stop it. With a ``liveness_file``, each child is
+    given a file to touch at least every `liveness.LIVE_SECONDS`, and the file itself is touched while all of them do.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Supervisor:
         self._running: dict[int, tuple[int, float]] = {}
         """Process id → its place, and when it was started."""
         self._start_from = 0.0
-        self._liveness = None if liveness_file is None else Liveness(liveness_file)
+        self._liveness = None if liveness_file is None else Liveness(liveness_file, partial(tell, "shows_no_life", os.getpid()))
         self._stopping_since: float | None = None
 
     def run(self) -> int:

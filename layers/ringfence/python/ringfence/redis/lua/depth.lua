@@ -27,6 +27,6 @@ if looks > 0 then
 end
 local age = 0
 if ready > 0 then
-  age = now - tonumber(redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')[2])
+  age = now - math.max(0, redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')[2])
 end
 return {ready, leased, hidden - leased, age}

@@ -4,7 +4,8 @@
 local STEPS = 2048
 local floor = math.floor
 local function deliveries_of(score)
-  return floor((score % 1) * STEPS)
+  local deliveries = floor((score % 1) * STEPS)
+  return deliveries == deliveries and deliveries or 0 -- a stranger's infinite score has no fraction
 end
 local function is_current(score, deliveries)
   local given = tonumber(deliveries) or 0

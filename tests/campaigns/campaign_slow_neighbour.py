@@ -2,15 +2,14 @@
 gateway, relay, timers, Redis and ``ringfence worker`` (must hold 2). `test_slow_neighbour` is the short form.
 
 What is measured: from its acceptance to its end, each job of the free queue, ten a second. Beside: ten thousand slow jobs come
-into the log, in twenty requests as fast as a shard takes them, then a steady stream of more; the relay parks them, and timers
-call up one a second.
-Alone: none come, and the slow queue is paused, so that nobody looks at its line. The two take turns in one system, twice in
-each round, and a round's p99 are those of all its jobs: the emulator becomes slower the longer it runs, and what else the
-machine does comes and goes. The claim is the median of the rounds' ratios.
+into the log, in one client's largest requests, then a steady stream of more; the relay parks them, and timers call up one a
+second. Alone: none come, and the slow queue is paused, so that nobody looks at its line. The two take turns in one system,
+twice in each round, and a round's p99 are those of all its jobs: the emulator becomes slower the longer it runs, and what else
+the machine does comes and goes. For the same reason the claim compares the medians of the rounds' p99.
 
 What is not: the requests of the slow jobs and the rows that these write. The emulator is one process and the bottleneck of it
 all, so that ten thousand requests would tell of it and of nothing else. The rows are there before, and the records come into
-the log from here, as the gateway would put them there.
+the log from here, as the gateway would put them there. Ten thousand at once are the short form's, in virtual time.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ ROUNDS = 5
 TURN_SECONDS = 15
 FREE_PER_SECOND = 10
 CROWD = 10_000
-CROWD_REQUEST_JOBS, CROWD_REQUEST_SECONDS = 500, 0.125
-"""As large as a request may be, and as often as a shard takes it: 1 MB a second, though the emulator would take more.
-https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"""
+CROWD_REQUEST_JOBS, CROWD_REQUEST_SECONDS = 500, 0.55
+"""One client's requests, as large as they may be and one after the other: the gateway writes 500 rows for each. Not a multiple
+of the pause between two free jobs, or these would always come at the same moment of them."""
 STREAM_REQUEST_JOBS, STREAM_REQUEST_SECONDS = 50, 0.512
 RELEASED_AT_MOST = 200
 """Of the slow jobs, in all the seconds of a round."""
@@ -181,7 +180,7 @@ def p(share: float, values: list[float]) -> float:
 def test_the_free_queues_p99_stays_within_twice_its_value_alone(
     tmp_path: Path, tell: Callable[[str], None], figure: Callable[[str], None]
 ) -> None:
-    ratios = []
+    p99_alone, p99_beside = [], []
     for number in range(1, ROUNDS + 1):
         tell(f"round {number} of {ROUNDS}: starting a system, writing the rows of the slow jobs")
         folder = tmp_path / f"round-{number}"
@@ -195,10 +194,13 @@ def test_the_free_queues_p99_stays_within_twice_its_value_alone(
                 tell(f"the free queue beside {name} of slow jobs")
                 beside += here.beside_ms(arriving)
             assert here.slow_jobs - RELEASED_AT_MOST < here.waiting() < here.slow_jobs
-        ratios.append(p(0.99, beside) / p(0.99, alone))
-        figure(f"round {number}: alone {told(alone)}; beside {told(beside)}; p99 beside / alone {ratios[-1]:.2f}")
-    figure(f"p99 beside / alone, the median of the rounds: {statistics.median(ratios):.2f}")
-    assert statistics.median(ratios) < 2
+        p99_alone.append(p(0.99, alone))
+        p99_beside.append(p(0.99, beside))
+        figure(f"round {number} of {ROUNDS}: the free queue alone {told(alone)}; beside the slow one {told(beside)}")
+    alone_ms, beside_ms = statistics.median(p99_alone), statistics.median(p99_beside)
+    ratio = beside_ms / alone_ms
+    figure(f"medians of the rounds' p99: alone {alone_ms:.0f} ms, beside {beside_ms:.0f} ms, {ratio:.2f} times as long")
+    assert ratio < 2
 
 
 def told(latencies: list[float]) -> str:

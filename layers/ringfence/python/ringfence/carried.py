@@ -30,8 +30,8 @@ from ringfence.outcome import (
 )
 from ringfence.ownership import Hold
 from ringfence.patience import patiently
-from ringfence.ports import Lease, Queue, Services
-from ringfence.transitions import MAX_AHEAD_SECONDS, MAX_QUEUE_DELAY_SECONDS
+from ringfence.ports import MAX_DELAY_SECONDS, Lease, Queue, Services
+from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.wire import JobRecord, Ticket, with_attempts
 
 MOST_DELIVERIES = 3
@@ -102,7 +102,7 @@ def _fail(carried: Carried, failed: Failed, services: Services) -> Disposition:
     delay_seconds = carried.spec.backoff.delay(attempt, services.random_source, at_least_seconds)
     told: dict[str, str | float | None] = {"reason": failed.cause, "traceback": failed.frames or None}
     _tell("job_retried", carried, services, **told, delay_seconds=round(delay_seconds, 3))
-    if delay_seconds > MAX_QUEUE_DELAY_SECONDS or services.holds_retries(carried.lease.queue):
+    if delay_seconds > MAX_DELAY_SECONDS or services.holds_retries(carried.lease.queue):
         return _put_off(carried, failed.error, delay_seconds, services, attempts=attempt)
     again = with_attempts(ticket, attempt, ticket_id=services.ids.mark())
     if carried.queue.push([again], delay_seconds):

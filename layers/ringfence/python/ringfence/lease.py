@@ -173,10 +173,3 @@ class Heartbeat:
             except Unavailable as fault:
                 self._telemetry.event("heartbeat_failed", queue=self._queue.name, count=len(alike), reason=str(fault))
         return lost
-
-
-class NoHeartbeat(Heartbeat):
-    """Keeps nothing: for jobs whose leases are to run out, in tests of what happens then."""
-
-    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
-        self._waiting = {lease.receipt: (lease, seconds) for lease, seconds in waiting}

@@ -176,12 +176,12 @@ class Ownership(Hold):
             self.job = job
 
     def _refused(self, seen: Job | None, purpose: str) -> LeaseLost:
-        """Another owner, or an end that is not ours: this attempt is over. Told once per refused write."""
+        """Another owner, or an end that this attempt wrote without hearing of it: it is over. Told once per refused write."""
         current = None if seen is None else seen.token
         self.lost = LeaseLost(self.job.job_id, self.job.token, current)
         self.stopping = True
         self._services.telemetry.event(
-            "late_write_refused",
+            "outcome_was_written" if current == self.job.token else "late_write_refused",
             job_id=self.job.job_id,
             queue=self.job.queue,
             purpose=purpose,

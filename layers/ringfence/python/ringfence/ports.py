@@ -62,6 +62,15 @@ class Log(Protocol):
 # --- the queue -------------------------------------------------------------------------------------------------------
 
 
+MAX_DELAY_SECONDS = 900.0
+"""The longest that any queue delays a message: SQS's limit. What is due later is a due mark on the row first.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-delay-queues.html"""
+
+MAX_LEASE_SECONDS = 12 * 3600.0
+"""The longest that any queue lets one lease last, all extensions included: SQS's limit.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
+
+
 class Lease(msgspec.Struct, frozen=True):
     """A message held for a while. ``body`` is what was in the queue, read by `wire.decode_ticket`.
 

@@ -15,9 +15,8 @@ from ringfence.errors import Poisoned, Rejected, Unavailable
 from ringfence.job import Guarantee, Job, Millis
 from ringfence.pace import Pacer
 from ringfence.poison import bury, set_aside_record
-from ringfence.ports import Queue, Services
+from ringfence.ports import MAX_DELAY_SECONDS, Queue, Services
 from ringfence.sender import Sender
-from ringfence.transitions import MAX_QUEUE_DELAY_SECONDS
 from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, Ticket, decode_record, new_ticket
 
 WINDOW_JOBS = 100
@@ -188,7 +187,7 @@ class Relay:
                 batch.pushed[job.job_id] = index
                 return
             _ensure_it_fits(job)
-            if transitions.is_far(job) or self._delay_seconds(job) > MAX_QUEUE_DELAY_SECONDS:
+            if transitions.is_far(job) or self._delay_seconds(job) > MAX_DELAY_SECONDS:
                 batch.far.setdefault(job.queue, _Waiting()).add(job, index)
                 return
         elif not job.registered:

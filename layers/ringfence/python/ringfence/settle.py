@@ -25,8 +25,8 @@ from ringfence.outcome import (
     outcome_of_commit,
 )
 from ringfence.ownership import Ownership
-from ringfence.ports import Services
-from ringfence.transitions import MAX_AHEAD_SECONDS, MAX_QUEUE_DELAY_SECONDS
+from ringfence.ports import MAX_DELAY_SECONDS, Services
+from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.verdict import attempts_allowed
 
 UNDECIDED_PAUSE_SECONDS = 5.0
@@ -100,7 +100,7 @@ def _fail(ownership: Ownership, failed: Failed, services: Services) -> Dispositi
     delay_seconds = spec.backoff.delay(job.attempts, services.random_source, min(failed.after_seconds, MAX_AHEAD_SECONDS))
     now, error = services.clock.now(), failed.error
     run_at = now + round(delay_seconds * 1000)
-    if delay_seconds <= MAX_QUEUE_DELAY_SECONDS and not services.holds_retries(job.queue):
+    if delay_seconds <= MAX_DELAY_SECONDS and not services.holds_retries(job.queue):
         ownership.write(
             lambda job, write_id: transitions.retry_soon(job, error, write_id=write_id, now=now, run_at=run_at), purpose="retry"
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from ringfence.change import AtMost, Below, Change, Condition, Is, OneOf, Unset, all_of, any_of
 from ringfence.job import WAITING, Job, Millis, PastAttempt, Progress, State
+from ringfence.ports import MAX_DELAY_SECONDS
 from ringfence.verdict import RETURNS_PER_ATTEMPT
 from ringfence.wire import JobRecord, Ticket
 
@@ -25,12 +26,6 @@ ERROR_LENGTH = 2_000
 
 RETENTION_FLOOR_SECONDS = 6 * 24 * 3600
 """A finished row outlives the log's retention (five days at most in the template), or a replayed record would run it again."""
-
-
-MAX_QUEUE_DELAY_SECONDS = 900
-"""The longest delay a queue is asked for: SQS's limit. Anything later is a due mark on the row first.
-https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-delay-queues.html"""
-
 
 MAX_AHEAD_SECONDS = 366 * 24 * 3600
 """How far ahead a job may be scheduled or put off: the same day next year."""
@@ -110,7 +105,7 @@ def park(record: JobRecord, *, write_id: str, run_at: Millis, due_id: str) -> Ch
 
 def is_far(record: JobRecord) -> bool:
     """Whether the job is so far ahead that timers, not the relay, push its ticket."""
-    return record.run_at is not None and record.run_at - record.created_at > MAX_QUEUE_DELAY_SECONDS * 1000
+    return record.run_at is not None and record.run_at - record.created_at > MAX_DELAY_SECONDS * 1000
 
 
 # --- claiming --------------------------------------------------------------------------------------------------------

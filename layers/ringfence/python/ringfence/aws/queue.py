@@ -15,15 +15,8 @@ from ringfence.aws.sqs_batches import Batches, EntryFailure
 from ringfence.aws.visibility import Allowances, whole_seconds
 from ringfence.clock import SystemClock
 from ringfence.errors import Unavailable
-from ringfence.ports import Clock, Depth, Lease, Telemetry
+from ringfence.ports import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, Clock, Depth, Lease, Telemetry
 from ringfence.wire import Ticket, encode_ticket
-
-MAX_DELAY_SECONDS = 900
-"""https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
-
-MAX_VISIBILITY_SECONDS = 12 * 3600
-"""From the ReceiveMessage on, all extensions included.
-https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
 
 CEILING_MARGIN_SECONDS = 10
 """An extension that would end at the very ceiling is refused as a whole, and calls take time on their way."""
@@ -42,8 +35,8 @@ class SqsQueue:
     A receipt proves nothing here: SQS may accept a stale one, or answer success and do nothing. The ledger decides.
     """
 
-    max_delay_seconds = float(MAX_DELAY_SECONDS)
-    max_lease_seconds = float(MAX_VISIBILITY_SECONDS)
+    max_delay_seconds = MAX_DELAY_SECONDS
+    max_lease_seconds = MAX_LEASE_SECONDS
 
     def __init__(
         self,
@@ -62,7 +55,7 @@ class SqsQueue:
         self._client, self._url = client, url
         self._polling = polling or (lambda: client)
         self._clock = clock or SystemClock()
-        self._allowances = Allowances(self._clock, MAX_VISIBILITY_SECONDS - CEILING_MARGIN_SECONDS)
+        self._allowances = Allowances(self._clock, MAX_LEASE_SECONDS - CEILING_MARGIN_SECONDS)
         self._batches = Batches(url, name, self._clock, random_source or random.Random(), telemetry)
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
@@ -148,7 +141,7 @@ class SqsQueue:
         reply = client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=max_messages,
-            VisibilityTimeout=whole_seconds(lease_seconds, MAX_VISIBILITY_SECONDS),
+            VisibilityTimeout=whole_seconds(lease_seconds, MAX_LEASE_SECONDS),
             WaitTimeSeconds=whole_seconds(wait_seconds, _longest_wait_seconds(client)),
             MessageSystemAttributeNames=["ApproximateReceiveCount"],
         )

@@ -13,7 +13,7 @@ REMEMBERED_LEASES = 10_000
 """More than a process holds at once. One whose lease is forgotten counts from its next extension: SQS itself still refuses."""
 
 
-def whole_seconds(seconds: float, most: int) -> int:
+def whole_seconds(seconds: float, most: float) -> int:
     """Rounded up, never negative, never above ``most``, whatever the number is."""
     return math.ceil(min(max(0.0, seconds), most))
 
@@ -25,7 +25,7 @@ class Allowances:
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html
     """
 
-    def __init__(self, clock: Clock, ceiling_seconds: int) -> None:
+    def __init__(self, clock: Clock, ceiling_seconds: float) -> None:
         self._clock, self._ceiling_seconds = clock, ceiling_seconds
         self._lock = threading.Lock()
         self._ends_at: OrderedDict[str, float] = OrderedDict()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringfence.clock import SystemClock
-from ringfence.ports import Clock, Depth, Lease
+from ringfence.ports import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, Clock, Depth, Lease
 from ringfence.wire import Ticket, encode_ticket
 
 POLL_SECONDS = 0.02
@@ -34,7 +34,12 @@ class MemoryQueue:
     """
 
     def __init__(
-        self, name: str, clock: Clock | None = None, *, max_delay_seconds: float = 900.0, max_lease_seconds: float = 43_200.0
+        self,
+        name: str,
+        clock: Clock | None = None,
+        *,
+        max_delay_seconds: float = MAX_DELAY_SECONDS,
+        max_lease_seconds: float = MAX_LEASE_SECONDS,
     ) -> None:
         self.name = name
         self.max_delay_seconds = max_delay_seconds

@@ -8,18 +8,12 @@ from typing import Any
 
 from ringfence.clock import SystemClock
 from ringfence.errors import Unavailable
-from ringfence.ports import Clock, Depth, Lease, Telemetry
+from ringfence.ports import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, Clock, Depth, Lease, Telemetry
 from ringfence.redis.connection import Argument, Connection
 from ringfence.redis.failures import FAILURES, unavailable
 from ringfence.redis.messages import leases_in, with_deliveries, with_start
 from ringfence.redis.scripts import script
 from ringfence.wire import Ticket, encode_ticket
-
-MAX_DELAY_SECONDS = 900.0
-"""As SQS: what is due later waits in the ledger, where no lost Redis can lose it."""
-
-MAX_LEASE_SECONDS = 12 * 3600.0
-"""As SQS, extensions included."""
 
 MAX_BATCH = 250
 """Messages in one call of a script: some two milliseconds in which Redis serves nobody else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from ringfence.effects import Item
 from ringfence.gateway import Gateway
 from ringfence.ids import RandomIds
 from ringfence.job import Job, State
-from ringfence.lease import Heartbeat, NoHeartbeat
+from ringfence.lease import Heartbeat
 from ringfence.memory.clock import ManualClock
 from ringfence.memory.ledger import MemoryLedger
 from ringfence.memory.limiter import MemoryLimiter
@@ -26,7 +26,7 @@ from ringfence.memory.queue_settings import MemorySettings
 from ringfence.memory.sweeps import MemorySweeps
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.pace import Pacer
-from ringfence.ports import Clock, Limiter, Services, SettingsStore, SweepStore
+from ringfence.ports import MAX_DELAY_SECONDS, Clock, Lease, Limiter, Services, SettingsStore, SweepStore
 from ringfence.reconcile import Reconciler
 from ringfence.relay import Relay
 from ringfence.timers import Timers
@@ -37,8 +37,15 @@ DAY_SECONDS = 24 * 3600.0
 MOST_ROUNDS = 200
 """So many passes of every hop are enough for any job that ends at all: the attempts of one, each with its backoff."""
 
-LONGEST_PAUSE_SECONDS = 900.0
+LONGEST_PAUSE_SECONDS = MAX_DELAY_SECONDS
 """Between two passes: as long as a ticket can hide in a queue."""
+
+
+class NoHeartbeat(Heartbeat):
+    """Keeps nothing: for jobs whose leases are to run out."""
+
+    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
+        self._waiting = {lease.receipt: (lease, seconds) for lease, seconds in waiting}
 
 
 class MemorySystem:

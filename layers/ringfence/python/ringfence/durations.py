@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -10,7 +11,14 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds_of(written: str | float) -> float:
-    """Raises `ValueError` for anything else."""
+    """Raises `ValueError` for anything else, and for what is longer than any number can say."""
+    seconds = _seconds_of(written)
+    if not math.isfinite(seconds):
+        raise ValueError(f"{written!r} is not a duration: it has no end")
+    return seconds
+
+
+def _seconds_of(written: str | float) -> float:
     if isinstance(written, int | float):
         return float(written)
     text = written.strip()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -70,6 +73,7 @@ class Settings:
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
         """What is not set, or set to nothing, has its default. Raises `Misconfigured` naming the variable at fault."""
         given = {name: value for name, value in environment.items() if value}
+        _check_those_of_others(given)
         for name in ("RINGFENCE_LEDGER_TABLE", "RINGFENCE_STREAM"):
             if name not in given:
                 raise Misconfigured(f"{name} is not set")
@@ -122,6 +126,34 @@ _NUMBERS = {
     # Longer than anything that hides a ticket in a queue.
     "reconcile_after_hours": _Number("RINGFENCE_RECONCILE_AFTER_HOURS", 1, 14 * 24),
 }
+
+
+_LOCALSTACK_HOST = re.compile(r"[^:/\s]+(:\d{1,5})?")
+
+
+def is_http_url(text: str) -> bool:
+    """Whether this can be the address of a service."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable()
+    except ValueError:
+        return False
+
+
+def _check_those_of_others(given: Mapping[str, str]) -> None:
+    """Variables that boto3 and Powertools read by themselves, and then fail with whatever they come upon."""
+    for name, value in given.items():
+        if name.startswith("AWS_ENDPOINT_URL") and not is_http_url(value):
+            raise Misconfigured(f"{name} is not a URL such as http://127.0.0.1:4566: {value!r}")
+    if not _LOCALSTACK_HOST.fullmatch(given.get("LOCALSTACK_HOST", "localhost")):
+        raise Misconfigured(f"LOCALSTACK_HOST is not host or host:port: {given['LOCALSTACK_HOST']!r}")
+    levels = logging.getLevelNamesMapping()
+    # Powertools looks at the second, its older name, only without the first.
+    for name in ("POWERTOOLS_LOG_LEVEL", "LOG_LEVEL"):
+        if name in given:
+            if given[name].upper() not in levels:
+                raise Misconfigured(f"{name} is none of {', '.join(levels)}: {given[name]!r}")
+            return
 
 
 def _names(name: str, value: str) -> dict[str, str]:

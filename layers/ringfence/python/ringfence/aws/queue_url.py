@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ringfence.aws.failures import FAILURES, code_of, unavailable
-from ringfence.settings import Misconfigured
+from ringfence.settings import Misconfigured, is_http_url
 
 _NO_QUEUE = frozenset({"NonExistentQueue", "QueueDoesNotExist"})
 """The first from the query protocol, the second from JSON."""
@@ -21,9 +21,9 @@ def queue_url(client: Any, given: str) -> str:
 
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueUrl.html
     """
-    scheme, _, name = given.partition("://")
-    if scheme in ("http", "https"):
+    if is_http_url(given):
         return given
+    scheme, _, name = given.partition("://")
     if scheme != "sqs" or not name:
         # Not what was given: with a slip in its scheme it may hold the password of a Redis.
         raise Misconfigured("RINGFENCE_QUEUES: a queue is at https://…, sqs://name, redis://… or rediss://…, and nowhere else")

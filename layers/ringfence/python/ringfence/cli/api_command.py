@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ringfence.cli import exit_codes
+from ringfence.cli import exit_codes, outside_faults
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
 from ringfence.cli.standard_streams import OutputLost
@@ -30,7 +30,8 @@ def told(command: Callable[..., int | None]) -> Callable[..., None]:
     def run(*arguments: Any, as_json: bool, **options: Any) -> None:
         output = Output(as_json)
         try:
-            code = command(*arguments, output=output, **options)
+            with outside_faults.named():
+                code = command(*arguments, output=output, **options)
         except RingfenceError as error:
             output.error(error)
             code = exit_codes.of_error(error)

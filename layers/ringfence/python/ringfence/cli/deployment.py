@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from ringfence.errors import RingfenceError, Unavailable
+from ringfence.cli.endpoint_option import ENDPOINT_URL
 
 if TYPE_CHECKING:
     from ringfence.runtime import Runtime
@@ -21,7 +20,7 @@ table_option = click.option(
     "--table", envvar="RINGFENCE_LEDGER_TABLE", show_envvar=True, required=True, help="The ledger table of the deployment."
 )
 endpoint_option = click.option(
-    "--endpoint-url", envvar="AWS_ENDPOINT_URL", show_envvar=True, help="An emulator instead of AWS."
+    "--endpoint-url", type=ENDPOINT_URL, envvar="AWS_ENDPOINT_URL", show_envvar=True, help="An emulator instead of AWS."
 )
 
 
@@ -32,10 +31,19 @@ def runtime_of(table: str, endpoint_url: str | None, environment: Mapping[str, s
 
     if endpoint_url:
         os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # where boto3 looks
-    with aws_errors():
-        _settle_region(emulator=bool(endpoint_url))
-    unneeded = {"RINGFENCE_STREAM": "none"}
-    return Runtime(Settings.from_environment({**unneeded, **(environment or {}), "RINGFENCE_LEDGER_TABLE": table}))
+    forget_blank_variables()
+    _settle_region(emulator=bool(endpoint_url))
+    needed = {
+        "RINGFENCE_STREAM": "none",
+        **{name: value for name, value in os.environ.items() if name.startswith(("AWS_", "LOCALSTACK_"))},
+    }
+    return Runtime(Settings.from_environment({**needed, **(environment or {}), "RINGFENCE_LEDGER_TABLE": table}))
+
+
+def forget_blank_variables() -> None:
+    """A variable that is set to nothing says nothing. boto3 would take it for a region or a profile without a name."""
+    for name in [name for name, value in os.environ.items() if name.startswith("AWS_") and not value]:
+        del os.environ[name]
 
 
 def _settle_region(*, emulator: bool) -> None:
@@ -47,18 +55,3 @@ def _settle_region(*, emulator: bool) -> None:
     region = os.environ.get("AWS_REGION") or boto3.session.Session().region_name or (EMULATOR_REGION if emulator else None)
     if region:
         os.environ["AWS_DEFAULT_REGION"] = region
-
-
-@contextmanager
-def aws_errors() -> Iterator[None]:
-    """What AWS says about credentials, regions and tables, as the command's own errors."""
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoRegionError
-
-    try:
-        yield
-    except HTTPClientError as fault:
-        raise Unavailable(str(fault)) from None
-    except NoRegionError:
-        raise RingfenceError("no region: set AWS_REGION to that of the ledger table") from None
-    except (BotoCoreError, ClientError) as fault:
-        raise RingfenceError(str(fault)) from None

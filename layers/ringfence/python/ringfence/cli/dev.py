@@ -17,6 +17,7 @@ import click
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
 from ringfence.cli.duration_option import DURATION
+from ringfence.cli.endpoint_option import ENDPOINT_URL
 from ringfence.cli.output import Output
 from ringfence.cli.program import program
 from ringfence.cli.template_option import template_option
@@ -65,7 +66,10 @@ class Parameter(click.ParamType[tuple[str, str]]):
     "--emulator", type=click.Choice(["ministack", "moto"]), help="Which emulator of AWS to start.  [default: ministack]"
 )
 @click.option(
-    "--endpoint-url", metavar="URL", help="Use an emulator that runs already.  [env: AWS_ENDPOINT_URL, LOCALSTACK_HOST]"
+    "--endpoint-url",
+    type=ENDPOINT_URL,
+    metavar="URL",
+    help="Use an emulator that runs already.  [env: AWS_ENDPOINT_URL, LOCALSTACK_HOST]",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The API's port; 0 takes a free one."

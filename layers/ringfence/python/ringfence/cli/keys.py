@@ -8,7 +8,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
-from ringfence.cli.deployment import aws_errors, endpoint_option, runtime_of, table_option
+from ringfence.cli.deployment import endpoint_option, runtime_of, table_option
 from ringfence.cli.output import Output
 from ringfence.http.documents import rfc3339
 
@@ -41,8 +41,7 @@ def create(output: Output, tenant: str, wanted: tuple[str, ...], note: str, tabl
 
     runtime = runtime_of(table, endpoint_url)
     secret, key = new_key(runtime.ids, runtime.clock, tenant=tenant, scopes=frozenset(wanted), note=note)
-    with aws_errors():
-        runtime.keys.add(key)
+    runtime.keys.add(key)
     output.did(f"key {key.key_id} was made and its secret is lost (revoke it)")
     if output.as_json:
         output.json({**_document(key), "api_key": secret})
@@ -57,8 +56,7 @@ def create(output: Output, tenant: str, wanted: tuple[str, ...], note: str, tabl
 @told
 def list_keys(output: Output, table: str, endpoint_url: str | None) -> None:
     """List the keys, without their secrets."""
-    with aws_errors():
-        found = sorted(runtime_of(table, endpoint_url).keys.all(), key=lambda key: key.created_at)
+    found = sorted(runtime_of(table, endpoint_url).keys.all(), key=lambda key: key.created_at)
     if output.as_json:
         for key in found:
             output.json(_document(key))
@@ -74,8 +72,7 @@ def list_keys(output: Output, table: str, endpoint_url: str | None) -> None:
 @told
 def revoke(output: Output, key_id: str, table: str, endpoint_url: str | None) -> int:
     """Revoke a key. Gateways that have just used it may believe it for 30 seconds more."""
-    with aws_errors():
-        removed = runtime_of(table, endpoint_url).keys.remove(key_id)
+    removed = runtime_of(table, endpoint_url).keys.remove(key_id)
     output.did(f"key {key_id} is revoked" if removed else "")
     if output.as_json:
         output.json({"key_id": key_id, "revoked": removed})

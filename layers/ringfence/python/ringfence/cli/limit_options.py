@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -10,6 +11,8 @@ import click
 NONE = "none"
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
+_COUNT_DIGITS = 18
+_COUNT = re.compile(f"0*[1-9][0-9]{{0,{_COUNT_DIGITS - 1}}}")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -25,7 +28,10 @@ class PerSecond(click.ParamType[Any]):
             return NONE
         if written is None:
             self.fail(f"{value!r} is not a rate such as 10/s, 0.2/s or 30/m, nor none", param, ctx)
-        return float(written[1]) / _SECONDS[written[2]]
+        per_second = float(written[1]) / _SECONDS[written[2]]
+        if not math.isfinite(per_second):
+            self.fail(f"{value!r} is more than any queue takes", param, ctx)  # and JSON has no word for it but null
+        return per_second
 
 
 class HighWater(click.ParamType[Any]):
@@ -37,8 +43,8 @@ class HighWater(click.ParamType[Any]):
         text = str(value).strip().lower()
         if text == NONE:
             return NONE
-        if not (text.isascii() and text.isdigit() and int(text) > 0):
-            self.fail(f"{value!r} is not a whole number above 0, nor none", param, ctx)
+        if not _COUNT.fullmatch(text):
+            self.fail(f"{value!r} is not a whole number from 1 to {'9' * _COUNT_DIGITS}, nor none", param, ctx)
         return int(text)
 
 

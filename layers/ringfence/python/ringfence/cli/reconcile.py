@@ -10,7 +10,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
-from ringfence.cli.deployment import aws_errors, endpoint_option, runtime_of, table_option
+from ringfence.cli.deployment import endpoint_option, runtime_of, table_option
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
 
@@ -63,21 +63,20 @@ def reconcile(output: Output, queue: str | None, older_than: float, dry_run: boo
 
     Reads the whole ledger table. Needs AWS credentials for it, and RINGFENCE_QUEUES as `ringfence worker` does.
     """
-    with aws_errors():
-        runtime = runtime_of(table, endpoint_url, os.environ)
-        if not dry_run:
-            _ensure_known(queue, runtime.settings.queues)
-        runtime.telemetry = _Notes(output)
-        with output.progress("Looking through the ledger", None) as progress:
-            examined = 0
+    runtime = runtime_of(table, endpoint_url, os.environ)
+    if not dry_run:
+        _ensure_known(queue, runtime.settings.queues)
+    runtime.telemetry = _Notes(output)
+    with output.progress("Looking through the ledger", None) as progress:
+        examined = 0
 
-            def tell(rows: int) -> None:
-                nonlocal examined
-                examined += rows
-                progress.advance(rows)
+        def tell(rows: int) -> None:
+            nonlocal examined
+            examined += rows
+            progress.advance(rows)
 
-            queues = None if queue is None else [queue]
-            found = runtime.reconciler.at_once(queues, older_than, dry_run=dry_run, tell=tell)
+        queues = None if queue is None else [queue]
+        found = runtime.reconciler.at_once(queues, older_than, dry_run=dry_run, tell=tell)
     if not dry_run:
         output.did(f"{sum(each.renewed for each in found.values())} jobs have a new ticket")
     _show(output, found, examined, dry_run=dry_run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ringfence.cli import exit_codes
+from ringfence.cli import exit_codes, outside_faults
+from ringfence.cli.deployment import forget_blank_variables
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.standard_streams import OutputLost
 from ringfence.errors import RingfenceError, Unavailable
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """Exit codes: 0 it was stopped and every process ended within the grace; 1 a process had to be killed, or the
 configuration is at fault; 2 wrong usage; 6 standard output could not be written."""
+
+
+_WEIGHT = re.compile("0*[1-9][0-9]{0,8}")
 
 
 class QueueShare(click.ParamType[tuple[str, int]]):
@@ -36,7 +41,7 @@ class QueueShare(click.ParamType[tuple[str, int]]):
         if isinstance(value, tuple):
             return value
         queue, _, weight = value.partition(":")
-        if not queue or (weight and not (weight.isdigit() and int(weight) > 0)):
+        if not queue or (weight and not _WEIGHT.fullmatch(weight)):
             self.fail(f"{value!r} is not a queue's name with a weight such as payments:4", param, ctx)
         return queue, int(weight or 1)
 
@@ -99,12 +104,13 @@ def worker(
     from ringfence.process.supervisor import Supervisor, fork
     from ringfence.settings import Settings
 
+    forget_blank_variables()
     try:
         settings = Settings.from_environment(os.environ)
     except RingfenceError as fault:
         raise click.ClickException(str(fault)) from None
     threads_of = shares(_weights(queues, settings.queues), threads)
-    if liveness_file is not None and not os.access(liveness_file if liveness_file.exists() else liveness_file.parent, os.W_OK):
+    if liveness_file is not None and not _can_be_touched(liveness_file):
         raise click.BadParameter(f"{liveness_file} cannot be written", param_hint="--liveness-file")
     sys.path.insert(0, os.getcwd())
 
@@ -140,6 +146,11 @@ def worker(
     sys.exit(Supervisor(child, processes, grace, tell, liveness_file).run())
 
 
+def _can_be_touched(file: Path) -> bool:
+    # An empty name is the path of a folder.
+    return not file.is_dir() and os.access(file if file.exists() else file.parent, os.W_OK)
+
+
 def _weights(queues: Sequence[tuple[str, int]], known: Collection[str]) -> dict[str, int]:
     weights = dict(queues) or dict.fromkeys(known, 1)
     if len(queues) > len(weights):
@@ -157,7 +168,8 @@ def _load(settings: Settings) -> Runtime | None:
 
     runtime = Runtime(settings)
     try:
-        _ = runtime.worker, runtime.queues
+        with outside_faults.named():
+            _ = runtime.telemetry, runtime.worker, runtime.queues
     except Unavailable as fault:
         # SQS may not have told where a queue is: that is asked again in time.
         click.echo(f"Warning: {fault}", err=True)

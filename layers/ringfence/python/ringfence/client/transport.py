@@ -13,7 +13,7 @@ import ssl
 import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Transport:
         random_source: random.Random,
     ) -> None:
         parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or not _can_be_sent(parts):
             raise ValueError(f"not an http(s) URL: {base_url!r}")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("the base URL has only a scheme, a host, a port and a path")
@@ -204,3 +204,12 @@ def _retry_after(answer: Answer) -> float:
         return max(0.0, float(answer.headers.get("Retry-After", "0")))
     except ValueError:
         return 0.0
+
+
+def _can_be_sent(parts: SplitResult) -> bool:
+    """Whether the host can be a name (of labels that DNS takes), and the path be in a line of a request."""
+    try:
+        (parts.hostname or "").encode("idna")
+    except UnicodeError:
+        return False
+    return parts.path.isascii() and parts.path.isprintable() and " " not in parts.path

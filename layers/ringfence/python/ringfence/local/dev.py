@@ -15,7 +15,7 @@ from ringfence.errors import RingfenceError
 from ringfence.local.deployment import Deployment, outputs_of, plan, wanted_of
 from ringfence.local.embedded_redis import EmbeddedRedis
 from ringfence.local.emulator import Emulator, Startable
-from ringfence.local.endpoint import Endpoint, other_endpoint, region_of
+from ringfence.local.endpoint import Endpoint, ensure_answering, other_endpoint, region_of
 from ringfence.local.event_sources import SqsMapping
 from ringfence.local.function_environment import environment_of, settings_of
 from ringfence.local.horizon import horizon_variable
@@ -209,6 +209,8 @@ class Dev:
 
     def _start(self) -> None:
         self._http = HttpSource(self._port, self._pulse)
+        if self._other is not None:
+            ensure_answering(self._other)
         self.run_folder = self._given_run_folder or make_run_folder(self._template_path.parent)
         self.logs.mkdir(parents=True, exist_ok=True)
         if self._endpoint is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import boto3
 from botocore.config import Config
 
 from ringfence.errors import RingfenceError
+from ringfence.settings import is_http_url
 
 Kind = Literal["ministack", "moto", "other"]
 
@@ -25,6 +27,10 @@ _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 _CONNECTIONS = 50
 """Connections per client: as many as threads of event sources may call at once."""
+
+
+CONNECT_SECONDS = 5.0
+"""How long an emulator may take to be reached: it is on this machine, or near."""
 
 
 class NotAnEmulator(RingfenceError):
@@ -95,7 +101,10 @@ def other_endpoint(endpoint_url: str | None, environment: Mapping[str, str]) -> 
     if not url and environment.get("LOCALSTACK_HOST"):
         from localstack_client.config import get_service_endpoint
 
-        url = get_service_endpoint("sqs")
+        try:
+            url = get_service_endpoint("sqs")
+        except RuntimeError as fault:
+            raise NotAnEmulator(f"LOCALSTACK_HOST: {fault}") from None
     if not url:
         return None
     services = {
@@ -108,14 +117,25 @@ def other_endpoint(endpoint_url: str | None, environment: Mapping[str, str]) -> 
     return Endpoint("other", url.rstrip("/"), region_of(environment), services)
 
 
+def ensure_answering(endpoint: Endpoint) -> None:
+    """Raises `NotAnEmulator` unless somebody listens at every address of the emulator."""
+    for url in sorted({endpoint.url, *endpoint.services.values()}):
+        parts = urlsplit(url)
+        try:
+            socket.create_connection(
+                (parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)), CONNECT_SECONDS
+            ).close()
+        except OSError as fault:
+            raise NotAnEmulator(f"no emulator answers at {url}: {fault.strerror or fault}") from None
+
+
 def _variable(service: str) -> str:
     """https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html"""
     return f"AWS_ENDPOINT_URL_{service.upper()}"
 
 
 def _refuse_aws(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_http_url(url):
         raise NotAnEmulator(f"not the URL of an emulator: {url!r} (expected something like http://127.0.0.1:4566)")
-    if parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn", ".aws", ".api.aws")):
+    if (urlsplit(url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn", ".aws", ".api.aws")):
         raise NotAnEmulator(f"{url} is AWS itself. {NotAnEmulator.__doc__}")

@@ -8,6 +8,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ringfence.errors import RingfenceError
+
+
+class NoRunFolder(RingfenceError):
+    """There is no place for the logs."""
+
+
 _KEPT_RUNS = 5
 """Earlier runs whose logs are kept, to be read after the fact."""
 
@@ -15,7 +22,10 @@ _KEPT_RUNS = 5
 def make_run_folder(project: Path) -> Path:
     """``.ringfence/run-<pid>`` under the project, empty (``-2``, ``-3`` … for further ones of the same process)."""
     runs = project / ".ringfence"
-    runs.mkdir(exist_ok=True)
+    try:
+        runs.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise NoRunFolder(f"{runs} is in the way: the logs of `ringfence dev` belong in a folder of this name") from None
     _forget_old(runs)
     number = 1
     while True:

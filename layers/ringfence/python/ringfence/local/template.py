@@ -73,14 +73,33 @@ def _load(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except OSError as fault:
         raise BadTemplate(f"cannot read the template: {fault}") from None
+    except UnicodeDecodeError as fault:
+        raise BadTemplate(f"{path} is not UTF-8: {fault.reason} at byte {fault.start}") from None
     try:
         source = _loader()(text).get_single_data()
     except yaml.YAMLError as fault:
         raise BadTemplate(f"{path} is not YAML: {fault}") from None
     if not isinstance(source, dict) or not isinstance(source.get("Resources"), dict):
         raise BadTemplate(f"{path} is not a template: it has no Resources")
+    _refuse_malformed(path, source)
     # An alias is the same object twice; the translator writes into what it is given.
     return {key: _unshared(value) for key, value in source.items()}
+
+
+def _refuse_malformed(path: Path, source: Mapping[str, Any]) -> None:
+    """What CloudFormation itself takes for granted, so that nobody stumbles over it later."""
+    for section in ("Parameters", "Conditions", "Mappings", "Rules", "Outputs", "Globals"):
+        if not isinstance(source.get(section) or {}, dict):
+            raise BadTemplate(f"{path}: {section} is not a mapping")
+    for name, resource in source["Resources"].items():
+        if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
+            raise BadTemplate(f"{path}: the resource {name} has no Type")
+        if not isinstance(resource.get("Properties") or {}, dict):
+            raise BadTemplate(f"{path}: the Properties of {name} are not a mapping")
+    for section in ("Parameters", "Outputs"):
+        for name, entry in (source.get(section) or {}).items():
+            if not isinstance(entry, dict):
+                raise BadTemplate(f"{path}: {name} of {section} is not a mapping")
 
 
 @cache

@@ -17,7 +17,7 @@ from ringfence.change import Change, OneOf
 from ringfence.crew import HAND_OVER_SECONDS, STOP_SECONDS
 from ringfence.job import Job, State
 from ringfence.retry import Backoff
-from ringfence.testing.port_faults import Crash, Fault, Faulty, unavailable
+from ringfence.testing.port_faults import Crash, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.verdict import RETURNS_PER_ATTEMPT
@@ -661,3 +661,15 @@ def test_a_job_whose_claim_ends_too_late_is_handed_over_unrun() -> None:
     assert here.worker().handle(here.queues["default"], leases, lambda: 3.0 if any(claimed) else 900.0) == []
     row = here.job(job.job_id)
     assert (row.state, row.attempts, row.token) == (State.QUEUED, 0, 1)
+
+
+def test_an_outcome_that_was_written_without_hearing_of_it_is_no_late_write() -> None:
+    app = App()
+    app.job("job")(lambda ctx: "done")
+    deaf = reply_lost("write", call=None, where=lambda change, *_, **__: change.leads_to is State.SUCCEEDED)
+    here = MemorySystem(app, wrap=lambda name, port: Faulty(port, [deaf]) if name == "ledger" else port)
+    job = run(here)
+    assert (job.state, job.result) == (State.SUCCEEDED, '"done"')
+    assert here.telemetry.named("outcome_undecided")
+    assert here.telemetry.named("outcome_was_written")
+    assert here.telemetry.named("late_write_refused") == []

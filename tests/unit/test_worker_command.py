@@ -27,7 +27,7 @@ ENVIRONMENT = {
         (["-q", "default:1", "-q", "default:2"], None, "named twice"),
         (["-q", "nope"], None, "names no nope; it has default"),
         ([], "", "names no queue"),
-        (["--liveness-file", "/nope/alive"], None, "cannot be a file"),
+        (["--liveness-file", "/nope/alive"], None, "/nope/alive cannot be written"),
     ],
 )
 def test_what_cannot_be_meant_is_wrong_usage(options: list[str], queues: str | None, told: str) -> None:

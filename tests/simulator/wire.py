@@ -96,6 +96,7 @@ class Wire:
     def _freeze(self) -> None:
         world = self._world
         self._process.frozen_until = world.scheduler.now + world.between(5, FREEZE_SECONDS)
+        self._process.struck["freeze"] = world.scheduler.now  # its call may have been made in an earlier invocation
         world.note("frozen", self._process.frozen_until)
         world.scheduler.sleep(0)
 

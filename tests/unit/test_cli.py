@@ -543,6 +543,23 @@ def test_every_option_says_what_it_does_and_every_default_is_told_plainly() -> N
         assert command.epilog, name
 
 
+def test_no_command_is_told_two_things_at_once() -> None:
+    for name, command in every_command():
+        for option in (parameter for parameter in command.params if isinstance(parameter, click.Option)):
+            if option.multiple or (option.is_flag and not option.secondary_opts):
+                continue
+            pair = [option.opts[-1], option.secondary_opts[-1]] if option.secondary_opts else [option.opts[-1], "1"] * 2
+            result = CliRunner().invoke(main, [*name.split(), *pair])
+            assert result.exit_code == 2, (name, option.name)
+            assert ("exclude each other" if option.secondary_opts else "is given twice") in result.stderr, (name, option.name)
+
+
+def test_a_plain_flag_may_be_repeated_and_a_parameter_of_the_template_may_not(shell: Shell) -> None:
+    assert shell("list", "--json", "--json").exit_code == 0
+    result = shell("dev", "--parameter", "A=1", "--parameter", "B=1", "--parameter", "A=2", "--template", __file__)
+    assert (result.exit_code, "--parameter gives A twice" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("command", ["dev", "demo"])
 def test_without_a_template_it_says_where_to_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -225,6 +225,9 @@ def test_a_rate_is_written_as_people_do(shell: Shell, written: str, per_second: 
         ("default", "--high-water", "0"),
         ("--rate", "10/s"),
         ("--pause",),
+        ("default", "--pause", "--resume"),
+        ("default", "--resume", "--burst", "3", "--pause"),
+        ("default", "--rate", "10/s", "--rate", "none"),
     ],
 )
 def test_wrong_usage_changes_nothing(shell: Shell, arguments: tuple[str, ...]) -> None:

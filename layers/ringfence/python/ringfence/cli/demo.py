@@ -11,6 +11,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
+from ringfence.cli.command import Command
 from ringfence.cli.output import Output
 from ringfence.cli.template_option import template_option
 from ringfence.local.demo.reckoning import Verdict
@@ -35,9 +36,10 @@ LEAST_WORKERS = 2
 
 
 @click.command(
+    cls=Command,
     epilog=f"Exit codes: {exit_codes.OK} nothing was lost or doubled and every number agrees; {exit_codes.FAILED} something "
     f"does not agree, or the system could not start; {exit_codes.USAGE} wrong usage; {exit_codes.OUTPUT_LOST} standard output "
-    f"could not be written; {INTERRUPTED} Ctrl-C."
+    f"could not be written; {INTERRUPTED} Ctrl-C.",
 )
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(

@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
+from ringfence.cli.command import Command
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.endpoint_option import ENDPOINT_URL
 from ringfence.cli.output import Output
@@ -58,9 +60,10 @@ class Parameter(click.ParamType[tuple[str, str]]):
 
 
 @click.command(
+    cls=Command,
     epilog=f"Exit codes: {exit_codes.OK} it was stopped, having been ready; {exit_codes.FAILED} it could not start, or the "
     f"emulator ended; {exit_codes.USAGE} wrong usage; {exit_codes.OUTPUT_LOST} standard output could not be "
-    f"written; {_EXIT_BY_SIGNAL} + signal: it was stopped before it was ready."
+    f"written; {_EXIT_BY_SIGNAL} + signal: it was stopped before it was ready.",
 )
 @click.option(
     "--emulator", type=click.Choice(["ministack", "moto"]), help="Which emulator of AWS to start.  [default: ministack]"
@@ -123,6 +126,8 @@ def dev(
     """
     if emulator is not None and endpoint_url is not None:
         raise click.UsageError("--emulator starts an emulator and --endpoint-url uses one that runs: give one of them")
+    if twice := [name for name, times in Counter(name for name, _ in parameters).items() if times > 1]:
+        raise click.UsageError(f"--parameter gives {', '.join(twice)} twice")
     _log_to_stderr(verbose)
     tell: Callable[[str], None] = (lambda _text: None) if output.as_json else output.note
     system = Dev(

@@ -10,6 +10,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import api_command
+from ringfence.cli.command import Command
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
 from ringfence.cli.payloads import payload_option
@@ -26,7 +27,7 @@ TEXT_CHARACTERS = 2_000
 states = click.Choice([state.value for state in State])
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("job_id")
 @api_command
 def status(client: Client, output: Output, job_id: str) -> None:
@@ -34,7 +35,7 @@ def status(client: Client, output: Output, job_id: str) -> None:
     _show(output, client.get(job_id))
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
 @click.option("--timeout", type=DURATION, default="1m", show_default=True, help="For all of them together.")
 @api_command
@@ -61,7 +62,7 @@ def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: floa
     return code
 
 
-@click.command("list", epilog=exit_codes.MEANING)
+@click.command("list", cls=Command, epilog=exit_codes.MEANING)
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option("--state", type=states, help="Only jobs in this state.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many jobs.")
@@ -76,7 +77,7 @@ def list_jobs(client: Client, output: Output, queue: str | None, state: str | No
     output.table(["job", "state", "name", "queue", "attempts", "created", "error"], [_row(job) for job in jobs])
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("job_id")
 @api_command
 def cancel(client: Client, output: Output, job_id: str) -> None:
@@ -86,7 +87,7 @@ def cancel(client: Client, output: Output, job_id: str) -> None:
     _tell(output, job)
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("job_id")
 @click.option("--payload", metavar="JSON|@FILE|-", help="Run it with other arguments than before.")
 @api_command

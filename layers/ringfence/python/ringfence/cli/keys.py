@@ -8,6 +8,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
+from ringfence.cli.command import Group
 from ringfence.cli.deployment import endpoint_option, runtime_of, table_option
 from ringfence.cli.output import Output
 from ringfence.http.documents import rfc3339
@@ -23,7 +24,7 @@ SCOPES_HELP = (
 )
 
 
-@click.group(epilog=exit_codes.MEANING)
+@click.group(cls=Group, epilog=exit_codes.MEANING)
 def keys() -> None:
     """Make, list and revoke API keys. Needs AWS credentials for the ledger table."""
 

@@ -8,6 +8,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import api_command
+from ringfence.cli.command import Command
 from ringfence.cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ MOST_SHOWN = 100
 """What the API answers at most."""
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.option("--limit", type=click.IntRange(1, MOST_SHOWN), default=50, show_default=True, help="At most so many.")
 @api_command
 def quarantine(client: Client, output: Output, limit: int) -> None:

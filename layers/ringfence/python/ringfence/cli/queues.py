@@ -8,6 +8,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import api_command
+from ringfence.cli.command import Command
 from ringfence.cli.limit_options import HIGH_WATER, NONE, PER_SECOND, shown_rate
 from ringfence.cli.output import Output
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 HEADINGS = ("queue", "ready", "leased", "delayed", "rate", "burst", "high water", "state")
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("name", required=False)
 @click.option("--rate", type=PER_SECOND, help="Tickets a second at most: 10/s, 0.2/s, 30/m, or none.")
 @click.option("--burst", type=click.IntRange(1), help="How many may come at once after a pause.")

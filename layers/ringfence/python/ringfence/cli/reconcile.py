@@ -10,6 +10,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import told
+from ringfence.cli.command import Command
 from ringfence.cli.deployment import endpoint_option, runtime_of, table_option
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
@@ -41,7 +42,7 @@ class _Notes:
             self._output.note(text)
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.option("--queue", help="Only this queue.")
 @click.option(
     "--older-than",

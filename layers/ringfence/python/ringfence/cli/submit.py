@@ -9,6 +9,7 @@ import click
 
 from ringfence.cli import exit_codes
 from ringfence.cli.api_command import api_command
+from ringfence.cli.command import Command
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output, error_document
 from ringfence.cli.payloads import checked, payload_option
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 REFUSALS_SHOWN = 20
 
 
-@click.command(epilog=exit_codes.MEANING)
+@click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("name")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The arguments of the job: JSON, a file of it, or standard input.")
 @click.option("--queue", default="default", show_default=True, help="The queue it waits in.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ringfence.cli import exit_codes, outside_faults
+from ringfence.cli.command import Command
 from ringfence.cli.deployment import forget_blank_variables
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.standard_streams import OutputLost
@@ -58,7 +59,7 @@ def shares(weights: dict[str, int], threads: int) -> dict[str, int]:
     return given
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(cls=Command, epilog=EXIT_CODES)
 @click.option(
     "-q",
     "--queue",

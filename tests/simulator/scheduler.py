@@ -43,7 +43,7 @@ class Process:
         self.alive = True
         self.frozen_until = 0.0
         self.struck: dict[str, float] = {}
-        """When a call of its was struck last, by the method; and when it was frozen, as ``freeze``."""
+        """When a call of its was struck last, by the method; and when it was frozen, or a write of its came late."""
         self.wait_at_most_seconds = float("inf")
         """No lease of its waits longer for a message."""
         self.held: list[tuple[int, Task]] = []

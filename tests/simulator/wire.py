@@ -29,6 +29,9 @@ FREEZE_SECONDS = 40.0
 AGAIN_SECONDS = 30.0
 """The longest of each; leases are of 10 s."""
 
+NEVER_OVER = float("inf")
+"""A claim that lands when nobody waits for it any more makes its worker look busy with a job that it does not know of."""
+
 
 class Wire:
     """A port as one process reaches it."""
@@ -129,6 +132,8 @@ class Wire:
         """Take effect with nobody there to hear of it."""
         if method == "lease":
             args = (*args[:2], 0.0)
+        elif method == "write":
+            self._process.struck["late"] = NEVER_OVER
         with suppress(RingfenceError):
             self._take_effect(method, what, real, args, kwargs)
 

@@ -58,6 +58,7 @@ class Crew:
     ) -> None:
         self._taker, self._services, self._queue, self._threads = taker, taker.services, queue, threads
         self._company = company
+        self._longest_lease_seconds = taker.lease_seconds_for(None)
         self._clock, self._telemetry = taker.services.clock, taker.services.telemetry
         self._remaining_seconds = remaining_seconds
         self._whole_seconds = remaining_seconds()
@@ -81,7 +82,7 @@ class Crew:
             feed,
             taker.services,
             threads=threads,
-            lease_seconds=taker.lease_seconds_for(None),
+            lease_seconds=self._longest_lease_seconds,
             lock=self._lock,
             over=self._over,
             on_fetched=self._awaits,
@@ -260,7 +261,7 @@ class Crew:
         return self._remaining_seconds() >= wanted
 
     def _awaits(self, messages: Sequence[Message]) -> None:
-        self._heartbeat.awaits(self._with_lease_seconds(messages), self._taker.lease_seconds_for(None))
+        self._heartbeat.awaits(self._with_lease_seconds(messages), self._longest_lease_seconds)
 
     def _with_lease_seconds(self, messages: Iterable[Message]) -> list[tuple[Lease, float]]:
         seconds_for = self._taker.lease_seconds_for

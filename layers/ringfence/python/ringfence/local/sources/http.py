@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 from ringfence.errors import RingfenceError
+from ringfence.http.reply import problem, problem_reply
 from ringfence.local.event_sources import Route
 from ringfence.local.invocation import Outcome
 from ringfence.local.sources.http_event import Answer, BadAnswer, Request, answer_of, event_of
@@ -21,9 +27,14 @@ _log = logging.getLogger(__name__)
 MAX_EVENT_BYTES = 6 * 1024 * 1024
 """Of the whole event. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
 _SKIPPED_BYTES = 64 * 1024 * 1024
+_PATIENCE_SECONDS = 1.0
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
-_WORDS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 413: "Request Too Long", 502: "Bad Gateway"}
+_WORDS = {404: "Not Found", 413: "Request Too Long", 502: "Bad Gateway"}
+
+_METHOD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""https://www.rfc-editor.org/rfc/rfc9110#name-tokens"""
+_LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class PortTaken(RingfenceError):
@@ -95,6 +106,12 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     disable_nagle_algorithm = True
 
+    def __getattr__(self, name: str) -> Any:
+        """Any method is the function's to answer, also one that nobody has heard of."""
+        if name.startswith("do_"):
+            return self._serve
+        raise AttributeError(name)
+
     def _serve(self) -> None:
         if (status := self._refused()) is not None:
             self._skip_body()
@@ -103,44 +120,62 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._body()
         except ValueError:
-            self._refuse(400)
+            self._refuse(HTTPStatus.BAD_REQUEST)
             return
         if len(body) > MAX_EVENT_BYTES:
-            self._refuse(413)
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
         request = Request(self.command, self.path, self.headers, body, self.client_address[0], self.request_version)
         self._send(self.server.source.answer(request))
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve
-
     def _skip_body(self) -> None:
         """Read what a client is still sending, within reason: it only looks at the answer after that."""
         length = self.headers.get("Content-Length") or "0"
-        left = min(int(length), _SKIPPED_BYTES) if length.isdecimal() else 0
+        left = min(int(length), _SKIPPED_BYTES) if _LENGTH.fullmatch(length) else 0
         while left > 0 and (read := self.rfile.read(min(left, 65536))):
             left -= len(read)
 
-    def _refuse(self, status: int) -> None:
+    def _refuse(self, status: HTTPStatus, detail: str | None = None) -> None:
         # What is left of the body would be taken for the next request.
         self.close_connection = True
-        self._send(_refusal(status))
+        kind = status.phrase.lower().replace(" ", "-")
+        told = problem_reply(problem(status, kind, detail or status.description or status.phrase))
+        self._send(Answer(told.status, list(told.headers.items()), told.body or b""))
 
-    def _refused(self) -> int | None:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is not HTTP, or too much of it: the same kind of answer as to any other request. Called by the superclass."""
+        if not self.request_version.startswith("HTTP/1."):
+            self.request_version = "HTTP/1.1"  # or it would be answered as HTTP/0.9 has it, without a status
+        self._refuse(HTTPStatus(code), message)
+        self._hear_out()
+
+    def _hear_out(self) -> None:
+        """Read what is still coming: a connection that is closed before that is reset, and the answer may be lost with it."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_PATIENCE_SECONDS)
+            left = _SKIPPED_BYTES
+            while left > 0 and (read := self.rfile.read1(65536)):
+                left -= len(read)
+
+    def _refused(self) -> HTTPStatus | None:
         """Pages of other sites must not use the developer's browser to submit jobs (DNS rebinding, cross-site posts)."""
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         origin = self.headers.get("Origin")
-        if host not in _LOOPBACK or (origin is not None and urlsplit(origin).hostname not in _LOOPBACK):
-            return 403
+        if not _is_here(f"//{self.headers.get('Host', '')}") or (origin is not None and not _is_here(origin)):
+            return HTTPStatus.FORBIDDEN
         length = self.headers.get("Content-Length") or "0"
-        if not length.isdecimal():
-            return 400
-        return 413 if int(length) > MAX_EVENT_BYTES else None
+        coding = self.headers.get("Transfer-Encoding", "chunked").lower()
+        if not _METHOD.fullmatch(self.command) or not _LENGTH.fullmatch(length) or coding != "chunked":
+            return HTTPStatus.BAD_REQUEST
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if int(length) > MAX_EVENT_BYTES else None
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts, size = [], 0
         while (length := int(self.rfile.readline(32).partition(b";")[0], 16)) and size <= MAX_EVENT_BYTES:
+            if length < 0:
+                raise ValueError("a chunk of less than nothing")
             parts.append(self.rfile.read(length))
             size += length
             self.rfile.readline()
@@ -165,6 +200,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+def _is_here(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in _LOOPBACK
+    except ValueError:
+        return False
 
 
 def _refusal(status: int) -> Answer:

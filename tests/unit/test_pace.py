@@ -3,6 +3,7 @@ order the parked are released (must hold 1, 2 and 7)."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -81,6 +82,24 @@ def over_time(here: MemorySystem, seconds: int, *, each: float = 1.0) -> list[tu
         got += [(here.clock.now() - start, job_id) for job_id in drained(here)]
         here.clock.sleep(each)
     return got
+
+
+class WholeSeconds:
+    """A queue that delays as SQS does, and remembers when its tickets became visible, in milliseconds."""
+
+    def __init__(self, queue: Any, clock: ManualClock) -> None:
+        self._queue, self._clock = queue, clock
+        self.visible: list[int] = []
+
+    def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
+        delays = [delay_seconds] * len(tickets) if isinstance(delay_seconds, int | float) else delay_seconds
+        whole = [math.ceil(delay) for delay in delays]
+        self.visible += [self._clock.now() + delay * 1_000 for delay in whole]
+        untaken: list[Ticket] = self._queue.push(tickets, [float(delay) for delay in whole])
+        return untaken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
 
 
 # --- without a pace --------------------------------------------------------------------------------------------------
@@ -846,3 +865,29 @@ def test_the_clock_of_a_relay_ten_minutes_off_starts_nothing_early() -> None:
     got = over_time(here, 6)
     assert [job_id for _, job_id in got][3:] == more
     ensure_within_rate([at for at, _ in got], 1.0, 1, slack_ms=1_000)
+
+
+# --- delays of whole seconds -----------------------------------------------------------------------------------------
+
+
+def test_where_delays_are_whole_seconds_a_second_more_of_the_rate_may_surface_together_and_nothing_beyond() -> None:
+    clock = ManualClock()
+    queue = WholeSeconds(None, clock)
+
+    def wrap(name: str, port: Any) -> Any:
+        if name != "queue:default":
+            return port
+        queue._queue = port
+        return queue
+
+    here = MemorySystem(app(), clock=clock, wrap=wrap)
+    here.queue_settings.change("default", {"rate_per_second": 7, "burst": 3})
+    for pause in (0.0, 0.37, 1.9, 0.03, 4.2):
+        clock.sleep(pause)
+        submitted(here, 20)
+        here.run_relay()
+    over_time(here, 20, each=0.7)
+    assert len(queue.visible) == 100
+    ensure_within_rate(queue.visible, per_second=7, burst=3, slack_ms=1_000)
+    with pytest.raises(AssertionError):  # as README says: the bound of Redis does not hold here
+        ensure_within_rate(queue.visible, per_second=7, burst=3)

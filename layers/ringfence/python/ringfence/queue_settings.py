@@ -37,7 +37,10 @@ class QueueSettings:
     rate_per_second: float | None = None
     """Tickets a second, on average, retries and jobs that fall due included. None: as fast as they come."""
     burst: int = 1
-    """Tickets that may come at once after a pause, where there is a rate: never more than rate · w + burst in any window w."""
+    """Tickets that may come at once after a pause, where there is a rate: never more than rate · w + burst are released in any
+    window of w seconds. That many become visible in it on Redis, which delays by the millisecond; on SQS it is rate · (w + 1) +
+    burst, for its delays are whole seconds, rounded up, and the tickets of a whole second surface together.
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatchRequestEntry.html"""
     paused: bool = False
     """Nothing is pushed: jobs are accepted and wait in line. What is in the queue already still runs."""
     high_water_mark: int | None = None

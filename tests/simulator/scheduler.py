@@ -373,6 +373,7 @@ def taking_turns() -> Iterator[None]:
         for name in ("Crew", "Taker"):
             stack.enter_context(patch(f"ringfence.worker.{name}", getattr(worker, name)))  # a world puts its own there
         stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", Look(0.5)))
+        stack.enter_context(patch("ringfence.intake.FETCHED_SECONDS", 3.0))  # calls take longer here than elsewhere
         stack.enter_context(patch("ringfence.timers.DUE_SHARDS", 1))
         stack.enter_context(patch("ringfence.memory.ledger.DUE_SHARDS", 1))
         for module in MODULES_WITH_POOLS:

@@ -21,7 +21,8 @@ SEEDS, AT_ONCE = 2_000, 100
 SEEDS_PER_BUG = 150
 
 INTERESTING = {
-    "asked to stop", "carried_jobs_succeeded", "claim_finished", "crashed", "cut off", "frozen", "heartbeat_failed", "invoked",
+    "asked ahead", "asked to stop", "carried_jobs_succeeded", "claim_finished", "crashed", "cut off", "frozen",
+    "heartbeat_failed", "invoked",
     "job_cancelled", "job_dead", "job_early", "job_handed_over", "job_held", "job_retried", "job_succeeded", "jobs_parked",
     "late_write_refused", "lease_lost", "mark_released", "push_failed", "queue_unreachable", "timers_held",
 }  # fmt: skip

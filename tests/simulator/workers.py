@@ -7,7 +7,7 @@ with the environments that it invokes, each frozen between two invocations and g
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from ringfence.process.feed import QueueFeed, Stop
 from ringfence.process.supervisor import MARGIN_SECONDS
 from ringfence.wire import Ticket
 
-from .scheduler import FROZEN, Process
+from .scheduler import FROZEN, Process, Thread
 from .wire import LATE_SECONDS, Wire
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class WorkerProcess:
     """One process of `ringfence worker`."""
 
     def __init__(self, world: World, number: int, queues: Sequence[str]) -> None:
-        self._world = world
+        self._world, self._number = world, number
         self.process = world.process("worker", number, lambda: world.start_worker(number))
         self._stop = Stop(world.clock_of(self.process), GRACE_SECONDS)
         self._company = Company()
@@ -86,7 +86,7 @@ class WorkerProcess:
     def _serve(self, queue_name: str) -> None:
         world = self._world
         services, queues, _ = world.wired(self.process)
-        feed = Feed(world, queues[queue_name], self._stop)
+        feed = Feed(world, queues[queue_name], self._stop, can_ask=self._number % 2 == 1)
         self._feeds.append(feed)
         world.worker(self.process, services, self._company).serve(queues[queue_name], feed)
         self._serving -= 1
@@ -129,9 +129,12 @@ class WorkerProcess:
 class Feed(QueueFeed):
     """A queue's messages. Its crew looks around when it has got some, and not while it has nothing to see."""
 
-    def __init__(self, world: World, queue: Any, stop: Stop) -> None:
+    can_ask: bool = False
+
+    def __init__(self, world: World, queue: Any, stop: Stop, *, can_ask: bool) -> None:
         """Made by the task that will be the crew's watch."""
         super().__init__(queue, stop, lambda _: None, wait_seconds=WAIT_SECONDS)
+        self.can_ask, self._messages = can_ask, queue
         self.name: str = queue.name
         self.fetched: list[str] = []
         """The receipts of all messages so far."""
@@ -141,7 +144,34 @@ class Feed(QueueFeed):
         self._watch.next_look = self._next_look
 
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
-        leases = super().exchange(done, room, lease_seconds)
+        return self._got(super().exchange(done, room, lease_seconds))
+
+    def ask(self, done: Sequence[Lease], room: int, lease_seconds: float) -> Callable[[], list[Lease]]:
+        """On its way as a task of its own, until somebody waits for it."""
+        ended: list[list[Lease] | Unavailable] = []
+
+        def carry_out() -> None:
+            try:
+                if done:
+                    self._messages.acknowledge(done)
+                ended.append(self._messages.lease(room, lease_seconds, 0.0))
+            except Unavailable as fault:
+                ended.append(fault)
+
+        def receive() -> list[Lease]:
+            task.join()
+            (how,) = ended
+            if isinstance(how, Unavailable):
+                raise how
+            return self._got(how)
+
+        self._world.note("asked ahead")
+        self.call_watch()
+        task = Thread(carry_out)
+        task.start()
+        return receive
+
+    def _got(self, leases: list[Lease]) -> list[Lease]:
         if leases:
             self.fetched.extend(lease.receipt for lease in leases)
             self._busy_until = self._world.scheduler.now + BUSY_SECONDS

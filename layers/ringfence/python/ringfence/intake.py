@@ -118,7 +118,7 @@ class Intake:
     @property
     def busy(self) -> bool:
         """Whether there is something that is neither given back nor acknowledged, or may be."""
-        return bool(self.pending or self._under_way or self._asked)
+        return bool(self.pending or self.fetching or self._asked or self._under_way)
 
     @property
     def fetching(self) -> bool:

@@ -16,6 +16,7 @@ from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
 from ringfence.crew import HAND_OVER_SECONDS, STOP_SECONDS
 from ringfence.job import Job, State
+from ringfence.ownership import Ownership
 from ringfence.retry import Backoff
 from ringfence.testing.port_faults import Crash, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
@@ -673,3 +674,20 @@ def test_an_outcome_that_was_written_without_hearing_of_it_is_no_late_write() ->
     assert here.telemetry.named("outcome_undecided")
     assert here.telemetry.named("outcome_was_written")
     assert here.telemetry.named("late_write_refused") == []
+
+
+def test_a_long_job_costs_at_most_one_write_in_half_a_lease_however_often_its_heart_beats() -> None:
+    lease_seconds, leases = 30.0, 10
+
+    def code(ctx: Context) -> int:
+        hold = ctx._hold
+        assert isinstance(hold, Ownership)
+        before = hold.job.version
+        for _ in range(6 * leases):
+            here.clock.sleep(lease_seconds / 6)
+            if hold.wants_renewal(here.clock.monotonic(), lost=False):
+                hold.renew()
+        return hold.job.version - before
+
+    here = system(code, timeout="10m", lease=lease_seconds)
+    assert leases <= int(run(here).result or 0) <= 2 * leases

@@ -46,7 +46,9 @@ class Command:
 
 
 def arguments(*more: str) -> list[str]:
-    return [sys.executable, "-m", "ringfence.cli.main", "dev", "--json", "--port", "0", "--template", str(TEMPLATE), *more]
+    usual = {"--port": "0", "--template": str(TEMPLATE)}
+    missing = [word for option, value in usual.items() if option not in more for word in (option, value)]
+    return [sys.executable, "-m", "ringfence.cli.main", "dev", "--json", *missing, *more]
 
 
 @contextmanager

@@ -81,7 +81,8 @@ class QueueFeed:
 
     def ask(self, done: Sequence[Lease], room: int, lease_seconds: float) -> Callable[[], list[Lease]]:
         """See `intake.Feed.ask`."""
-        assert self._fused is not None, "who asks has looked at can_ask"
+        if self._fused is None:
+            raise NotImplementedError(f"queue {self._queue.name} cannot be asked ahead")
         reply = self._fused.ask(done, room, lease_seconds)
 
         def receive() -> list[Lease]:

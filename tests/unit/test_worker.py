@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import threading
 import time
@@ -14,7 +15,8 @@ import pytest
 
 from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
-from ringfence.crew import HAND_OVER_SECONDS, STOP_SECONDS
+from ringfence.clock import SystemClock
+from ringfence.crew import HAND_OVER_SECONDS, NOT_STARTED_PAUSE_SECONDS, STOP_SECONDS
 from ringfence.job import Job, State
 from ringfence.ownership import Ownership
 from ringfence.retry import Backoff
@@ -691,3 +693,44 @@ def test_a_long_job_costs_at_most_one_write_in_half_a_lease_however_often_its_he
 
     here = system(code, timeout="10m", lease=lease_seconds)
     assert leases <= int(run(here).result or 0) <= 2 * leases
+
+
+def test_a_queue_that_does_not_answer_does_not_keep_an_invocation_beyond_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its batch, one message fits no more, and giving it back hangs; the other's job is stuck, and times out."""
+    monkeypatch.setattr("ringfence.crew.STOP_SECONDS", 0.5)
+    running, go_on = threading.Event(), threading.Event()
+
+    def code(ctx: Context) -> None:
+        running.set()
+        go_on.wait(20)
+
+    app = App()
+    app.job("job", timeout=0.5)(code)
+    app.job("long", timeout="10m")(lambda ctx: None)
+    here = MemorySystem(app, clock=SystemClock(), threads=2)
+    job, _ = here.submit("job"), here.submit("long")
+    here.run_relay()
+    queue = here.memory_queues["default"]
+    release = queue.release
+
+    def hangs(leases: Any, delay_seconds: float = 0.0) -> None:
+        if delay_seconds == NOT_STARTED_PAUSE_SECONDS:
+            go_on.wait(20)
+        release(leases, delay_seconds)
+
+    queue.release = hangs  # type: ignore[method-assign]
+    leases = here.queues["default"].lease(2, 30)
+    began = time.monotonic()
+    calls = itertools.count()
+
+    def remaining_seconds() -> float:
+        return 2.6 - (time.monotonic() - began) if next(calls) else 3.0
+
+    try:
+        assert here.worker(heartbeats=True).handle(queue, leases, remaining_seconds) == []
+        assert running.is_set()
+        assert time.monotonic() - began < 2.6
+        row = here.job(job.job_id)
+        assert (row.state, row.history[-1].outcome) == (State.QUEUED, "retry")
+    finally:
+        go_on.set()

@@ -91,7 +91,8 @@ def test_jobs_are_taken_as_they_come_and_acknowledged_while_others_run() -> None
 class Stuck:
     """Jobs of one thread that are short until the eighth: it is the first of a batch of eight, and stays until let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ringfence.intake.FETCHED_SECONDS", 20.0)  # short on any machine
         self.stuck, self.go_on = threading.Event(), threading.Event()
         self.started = 0
         self.here = Served(self.code, threads=1, before=15)
@@ -105,8 +106,10 @@ class Stuck:
         return ctx.stopping
 
 
-def test_when_it_stops_running_jobs_end_and_what_was_not_started_is_visible_at_once() -> None:
-    jobs = Stuck()
+def test_when_it_stops_running_jobs_end_and_what_was_not_started_is_visible_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = Stuck(monkeypatch)
     assert jobs.stuck.wait(10)
     queue = jobs.here.system.memory_queues["default"]
     assert queue.depth().leased >= 8
@@ -118,8 +121,8 @@ def test_when_it_stops_running_jobs_end_and_what_was_not_started_is_visible_at_o
     assert sorted(map(str, results)) == ["None"] * 7 + ["false"] * 7 + ["true"], "the eighth was asked to stop"
 
 
-def test_what_no_thread_comes_to_goes_back_to_the_queue() -> None:
-    jobs = Stuck()
+def test_what_no_thread_comes_to_goes_back_to_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Stuck(monkeypatch)
     assert jobs.stuck.wait(10)
     queue = jobs.here.system.memory_queues["default"]
     eventually(lambda: queue.depth().ready == 7)
@@ -325,6 +328,74 @@ def test_a_coroutine_that_keeps_the_loop_from_coming_round_takes_only_itself_alo
     assert {here.system.job(job_id).result for job_id in others} == {'"done"'}
     assert here.system.job(first).result == '"went on"'
     eventually(lambda: coroutines.given_up() == 0)
+
+
+def test_a_coroutine_that_exits_from_a_task_of_its_own_takes_nobody_along() -> None:
+    async def exits() -> None:
+        raise SystemExit(3)
+
+    async def code(ctx: Context) -> str:
+        if ctx.job_id == first:
+            await asyncio.gather(exits())
+        await asyncio.sleep(0.05)
+        return "done"
+
+    here = Served(code, threads=4, timeout=1.0, max_attempts=1)
+    (first,) = here.submit(1)
+    others = here.submit(6)
+    here.wait_done(7)
+    here.end()
+    assert {here.system.job(job_id).result for job_id in others} == {'"done"'}
+    assert here.system.job(first).state is State.DEAD
+
+
+def test_one_that_was_cancelled_while_the_loop_was_blocked_never_begins() -> None:
+    blocking, go_on, began = threading.Event(), threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        blocking.set()
+        go_on.wait(20)
+
+    async def other() -> None:
+        began.set()
+
+    blocker, running = coroutines.Running(blocks(), 60.0), None
+    assert blocking.wait(10)
+    inner = other()
+    running = coroutines.Running(inner, 60.0)
+    running.cancel()
+    go_on.set()
+    blocker.result()
+    coroutines.Running(blocks(), 60.0).result()  # the loop has come round
+    assert not began.is_set()
+    inner.close()
+
+
+def test_a_job_whose_thread_cannot_be_replaced_is_decided_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, go_on = threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if stuck.is_set() and thread.name.startswith("ringfence-crew"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def code(ctx: Context) -> str:
+        if not stuck.is_set():
+            stuck.set()
+            go_on.wait(20)
+        return "by the thread that came back"
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    here = Served(code, threads=1, before=2, timeout=0.2, backoff=Backoff(base_seconds=0.01))
+    assert stuck.wait(10)
+    eventually(lambda: bool(here.system.telemetry.named("job_retried")))
+    go_on.set()
+    here.wait_done(2)
+    here.end()
+    assert here.system.telemetry.named("thread_not_started")
+    jobs = here.system.ledger.list_jobs("default", ["default"]).jobs
+    assert {here.system.job(job.job_id).result for job in jobs} == {'"by the thread that came back"'}
 
 
 def test_a_thread_that_is_stuck_beyond_its_timeout_is_replaced() -> None:

@@ -84,7 +84,7 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process
     yield Process(let_go, tmp_path / "alive", monkeypatch)
     let_go.set()
     for thread in set(threading.enumerate()) - before:
-        if thread.name == "ringfence-default":
+        if thread.name == "ringfence-crew-default":
             thread.join(END_SECONDS)
 
 

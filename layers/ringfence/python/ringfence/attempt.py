@@ -92,7 +92,7 @@ def run_code(hold: Ownership | Carried) -> tuple[Outcome, Sequence[Effect]]:
         if inspect.iscoroutine(result):
             from ringfence import coroutines  # asyncio takes long to import
 
-            running = coroutines.Running(result, hold.spec.timeout_seconds / 4)
+            running = coroutines.Running(result, hold.spec.timeout_seconds)
             hold.abandon = running.cancel
             if hold.settled:  # whoever took the outcome may have come before there was a way
                 running.cancel()

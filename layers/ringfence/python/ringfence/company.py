@@ -14,6 +14,9 @@ from collections.abc import Callable
 LOOK_SECONDS = 0.5
 """How often somebody who waits looks whether there is still a reason to."""
 
+MOST_LOOKS = 60
+"""After so many its message goes back: the others may take long yet, and another process may have room for it."""
+
 
 class Company:
     """The jobs that run in one process."""
@@ -30,10 +33,12 @@ class Company:
     def enter(self, given_up: Callable[[], bool]) -> Seat | None:
         """A seat among the others, once nobody is or wants to be alone. None if it was given up before."""
         with self.lock:
+            looks = 0
             while self.alone is not None or self.waiting:
-                if given_up():
+                if given_up() or looks == MOST_LOOKS:
                     return None
                 self.changed.wait(LOOK_SECONDS)
+                looks += 1
             self.together += 1
         return Seat(self)
 
@@ -54,10 +59,12 @@ class Seat:
             company.waiting += 1
             company.changed.notify_all()
             try:
+                looks = 0
                 while company.together or company.alone not in (None, self):
-                    if given_up():
+                    if given_up() or looks == MOST_LOOKS:
                         return False
                     company.changed.wait(LOOK_SECONDS)
+                    looks += 1
                 company.alone = self
             finally:
                 company.waiting -= 1

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any
 
 BLOCKED_SECONDS = 5.0
@@ -38,7 +39,9 @@ class _Loop:
 
     def _run(self) -> None:
         while not (self.loop.is_closed() or (self._given_up and not asyncio.all_tasks(self.loop))):
-            self.loop.run_forever()  # code of a job may stop it
+            # Code of a job may stop it, or exit from a task of its own.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
         self.loop.close()
 
     def give_up(self) -> None:
@@ -67,9 +70,9 @@ class _Loop:
 class Running:
     """A coroutine on its way, begun at most once in whichever loop comes round to it."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], begin_seconds: float = BLOCKED_SECONDS) -> None:
-        """``begin_seconds``: how long the loop has to come round to it, at most `BLOCKED_SECONDS`."""
-        self._coroutine, self._begin_seconds = coroutine, min(begin_seconds, BLOCKED_SECONDS)
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], timeout_seconds: float) -> None:
+        """The loop has a quarter of the timeout to come round to it, at least a second and at most `BLOCKED_SECONDS`."""
+        self._coroutine, self._begin_seconds = coroutine, min(max(1.0, timeout_seconds / 4), BLOCKED_SECONDS)
         self._turn = 0
         """Of the loop that may begin it: an earlier one that comes round after all may not."""
         self._begun = False
@@ -78,7 +81,8 @@ class Running:
 
     def cancel(self) -> None:
         """Cancel it where it waits. Whoever waits for its result goes on at once, even if it does not end."""
-        self._cancelled = True
+        with _lock:
+            self._cancelled = True
         self._future.cancel()
 
     def result(self) -> Any:
@@ -96,8 +100,9 @@ class Running:
                 return returned
 
     def _submit(self) -> None:
-        self._on = _running_loop()
-        self._future: Future[_Ending] = asyncio.run_coroutine_threadsafe(self._ending(self._turn), self._on.loop)
+        with _lock:  # so that it is not given up, and closed, meanwhile
+            self._on = _running_loop()
+            self._future: Future[_Ending] = asyncio.run_coroutine_threadsafe(self._ending(self._turn), self._on.loop)
         if self._cancelled:
             self._future.cancel()
 
@@ -109,7 +114,7 @@ class Running:
 
     def _begins(self, turn: int) -> bool:
         with _lock:
-            if turn != self._turn:
+            if turn != self._turn or self._cancelled:
                 return False
             self._begun = True
             return True
@@ -142,12 +147,11 @@ def given_up() -> int:
 
 
 def _running_loop() -> _Loop:
-    """Begun with the first job that needs it; a forked process has its own."""
+    """Under the lock: begun with the first job that needs it; a forked process has its own."""
     global _loop
-    with _lock:
-        if _loop is None or not _is_usable(_loop):
-            _loop = _Loop()
-        return _loop
+    if _loop is None or not _is_usable(_loop):
+        _loop = _Loop()
+    return _loop
 
 
 def _is_usable(loop: _Loop) -> bool:

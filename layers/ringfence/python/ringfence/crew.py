@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from ringfence.attempt import Taker, name_of, run_code
 from ringfence.carried import Carried
@@ -66,6 +67,10 @@ class Crew:
         self._running: dict[str, Ownership | Carried] = {}
         self._unfit: list[Lease] = []
         self._carried = 0
+        self._asides = 0
+        """Threads that do something for the watch."""
+        self._short = 0
+        """Threads that were lost to a job and could not be replaced."""
         self._crash: BaseException | None = None
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -96,11 +101,14 @@ class Crew:
         self._heartbeat.start(self._with_lease_seconds(intake.pending))
         try:
             for _ in range(min(self._threads, len(intake.pending)) if intake.feed is None else self._threads):
-                self._start_thread()
+                if not self._start_thread(self._lead_and_follow):
+                    break  # with as many as there may be
             self._watch()
             self._tell_carried()
             self._give_back(intake.take_all(), NOT_STARTED_PAUSE_SECONDS)
-            intake.acknowledge()
+            if intake.done and intake.feed is not None:
+                self._aside(intake.acknowledge)
+            self._wait_for_asides()
         finally:
             with self._lock:
                 self._over.set()
@@ -124,7 +132,7 @@ class Crew:
         intake = self._intake
         if intake.feed is not None and not intake.feed.stopping:
             return True
-        busy = self._undecided or self._unfit or intake.busy
+        busy = self._undecided or self._unfit or self._asides or intake.busy
         return bool(busy) and self._remaining_seconds() > self._leave_seconds
 
     def _look(self) -> None:
@@ -140,10 +148,32 @@ class Crew:
                 with self._lock:
                     run = errand()
                 if run is not None:
-                    run()
-                    self._call_idle()
-            if intake.stopping or self._clock.monotonic() - intake.fetched_at > SURPLUS_SECONDS:
-                self._give_back(intake.take_all(), 0.0)
+                    self._aside(run)
+            self._give_back(intake.take_all() if intake.stopping else intake.take_surplus(SURPLUS_SECONDS), 0.0)
+
+    def _aside(self, work: Callable[[], object]) -> None:
+        """Do it in a thread of its own: a queue that does not answer must not keep the watch from the time."""
+
+        def carry_out() -> None:
+            try:
+                work()
+            except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
+                self._crashed(crash)
+            with self._lock:
+                self._asides -= 1
+                self._call_if_wanted()
+                self._news.notify()
+
+        with self._lock:
+            self._asides += 1
+        if not self._start_thread(carry_out):
+            carry_out()
+
+    def _wait_for_asides(self) -> None:
+        """As long as there is time."""
+        with self._lock:
+            while self._asides and self._crash is None and (left := self._remaining_seconds() - self._leave_seconds / 2) > 0:
+                self._news.wait(None if left == float("inf") else left)
 
     def _stop_in_time(self) -> None:
         left = self._remaining_seconds()
@@ -186,18 +216,34 @@ class Crew:
 
     # --- taking and fetching: in the threads of the crew -------------------------------------------------------------
 
-    def _start_thread(self) -> None:
-        threading.Thread(target=self._lead_and_follow, name=f"ringfence-{self._queue.name}", daemon=True).start()
+    def _start_thread(self, code: Callable[[], None]) -> bool:
+        """Whether it could be started: a machine, or a limit on this process, may have no more threads."""
+        try:
+            threading.Thread(target=code, name=thread_name(self._queue.name), daemon=True).start()
+        except RuntimeError as fault:
+            self._telemetry.event("thread_not_started", queue=self._queue.name, reason=str(fault))
+            return False
+        return True
 
     def _lead_and_follow(self) -> None:
         try:
             while (message := self._next()) is not None:
-                if not self._decide(*message):
-                    return  # another thread has taken this one's place
+                if not self._decide(*message) and self._is_replaced():
+                    return
         except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
-            with self._lock:
-                self._crash = self._crash or crash
-                self._news.notify()
+            self._crashed(crash)
+
+    def _is_replaced(self) -> bool:
+        """Whether another thread has taken the place of one whose job was decided beside it."""
+        with self._lock:
+            short = self._short > 0
+            self._short -= short
+            return not short
+
+    def _crashed(self, crash: BaseException) -> None:
+        with self._lock:
+            self._crash = self._crash or crash
+            self._news.notify()
 
     def _next(self) -> Message | None:
         """The next message for a thread that has none; None when there is nothing left to do."""
@@ -223,7 +269,8 @@ class Crew:
                         continue
             errand()
             if message is not None:
-                self._call_idle()
+                with self._lock:
+                    self._call_if_wanted()  # who found nothing to do meanwhile
                 return message
 
     def _take(self) -> Message | None:
@@ -241,11 +288,6 @@ class Crew:
             self._call_if_wanted()
             return lease, ticket
         return None
-
-    def _call_idle(self) -> None:
-        """After an errand of somebody who now goes about something else."""
-        with self._lock:
-            self._call_if_wanted()
 
     def _call_if_wanted(self) -> None:
         """Under the lock: call one of those that wait, if there is something for it to do."""
@@ -290,17 +332,23 @@ class Crew:
             if not isinstance(hold, Hold):
                 return hold
             hold.leave = seat.leave
-            self._heartbeat.owns(hold)
             self._running[lease.receipt] = hold
+            self._heartbeat.owns(hold)
             left = self._remaining_seconds()
             if left <= STOP_SECONDS:
                 hold.stopping = True
             # A claim may have taken so much patience that it is too late, or that this batch has returned without it.
-            too_late = self._over.is_set() or left <= self._hand_over_seconds
+            too_late = hold.settled or self._over.is_set() or left <= self._hand_over_seconds
             outcome, effects = (Interrupted(), ()) if too_late else run_code(hold)
         finally:
             seat.leave()
-        return settle(hold, outcome, effects, self._services) if hold.take_outcome() else None
+        if hold.take_outcome():
+            return settle(hold, outcome, effects, self._services)
+        with self._lock:
+            if lease.receipt not in self._undecided:  # it may have been decided before it was known to be running
+                self._running.pop(lease.receipt, None)
+                self._heartbeat.forget(lease)
+        return None
 
     def _stops(self) -> bool:
         """Whether it is too late for a job that has waited for company to end."""
@@ -325,9 +373,9 @@ class Crew:
                 self._news.notify()
 
     def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None:
-        """Release messages that were not started."""
+        """Release messages that were not started, aside."""
         if leases:
-            self._release(leases, delay_seconds)
+            self._aside(partial(self._release, leases, delay_seconds))
 
     def _release(self, leases: Sequence[Lease], delay_seconds: float) -> None:
         self._heartbeat.forget_before_release(leases)
@@ -354,15 +402,24 @@ class Crew:
 
         def carry_out() -> None:
             try:
-                disposition = settle(hold, outcome, (), self._services)
-            except Exception as fault:  # noqa: BLE001 - told, and the message comes again when its lease ends
-                disposition = self._failed(hold.lease, fault)
+                try:
+                    disposition = settle(hold, outcome, (), self._services)
+                except Exception as fault:  # noqa: BLE001 - told, and the message comes again when its lease ends
+                    disposition = self._failed(hold.lease, fault)
+                self._decided(hold.lease, disposition)
             except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
-                with self._lock:
-                    self._crash = self._crash or crash
-                    self._news.notify()
-                return
-            self._decided(hold.lease, disposition)
+                self._crashed(crash)
+
+        def take_its_place() -> None:
+            carry_out()
             self._lead_and_follow()
 
-        threading.Thread(target=carry_out, name=f"ringfence-{self._queue.name}", daemon=True).start()
+        if not self._start_thread(take_its_place):
+            with self._lock:
+                self._short += 1
+            carry_out()
+
+
+def thread_name(queue: str) -> str:
+    """Of the threads of a queue's crew."""
+    return f"ringfence-crew-{queue}"

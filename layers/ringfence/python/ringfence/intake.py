@@ -212,7 +212,13 @@ class Intake:
 
     def take_all(self) -> list[Lease]:
         """What is not started: the caller gives it back."""
+        return self.take_surplus(float("-inf"))
+
+    def take_surplus(self, seconds: float) -> list[Lease]:
+        """The same, if nothing has come for so long."""
         with self._lock:
+            if self._services.clock.monotonic() - self.fetched_at <= seconds:
+                return []
             pending = [lease for lease, _ in self.pending]
             self.pending.clear()
             return pending

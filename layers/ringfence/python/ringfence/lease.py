@@ -22,7 +22,8 @@ IDLE_SECONDS = 3600.0
 class Heartbeat:
     """A thread that keeps the leases of one batch: those of running jobs, and those of messages still to be started.
 
-    It must be stopped and joined before a Lambda handler returns, or it thaws in the next invocation with dead receipts.
+    It must be stopped before a Lambda handler returns, or it thaws in the next invocation with dead receipts. It is waited for
+    as long as an invocation can spare; a call that then still hangs may do its harm later: hide a message once more.
     """
 
     def __init__(self, queue: Queue, services: Services, *, on_timeout: Callable[[Hold], None]) -> None:

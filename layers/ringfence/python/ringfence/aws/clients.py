@@ -20,7 +20,7 @@ LONG_POLL_SECONDS = 20
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html"""
 
 MAX_POOL_CONNECTIONS = 64
-"""At least as many as the threads of a process, or urllib3 throws connections away ("Connection pool is full")."""
+"""At least as many as the threads that call at once, or urllib3 throws connections away ("Connection pool is full")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class _Tuning:
 
 
 _DEFAULT = _Tuning()
-"""15 seconds at worst: a heartbeat that hangs has an answer while half of a lease of 30 seconds is left."""
+"""15 seconds at worst: a heartbeat, which begins after a third of the lease, has an answer before one of 30 seconds ends."""
 
 _BY_SERVICE = {
     # The log sends again only the records that failed, and sets its own pace: the SDK would send all of them.

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ringfence.clock import SystemClock
 from ringfence.company import Company
+from ringfence.crew import thread_name
 from ringfence.errors import RingfenceError
 from ringfence.process.feed import QueueFeed, Stop
 from ringfence.runtime import Runtime
@@ -149,7 +150,7 @@ class Child:
 def threads_beyond(queue: str, threads: int) -> int:
     """How many threads of a queue's crew there are beyond its number. Each runs code that has outlived its timeout, and another
     has taken its place; nothing ends it but the end of the process."""
-    name = f"ringfence-{queue}"  # as `crew.Crew` calls them
+    name = thread_name(queue)
     return max(0, sum(thread.name == name for thread in threading.enumerate()) - threads)
 
 

@@ -109,7 +109,13 @@ class Supervisor:
         while self._free and self._stopping_since is None and time.monotonic() >= self._start_from:
             place = self._free.pop()
             file = None if self._liveness is None else self._liveness.expect(place)
-            pid = fork(lambda: self._child(file))  # noqa: B023 - it is called before this returns, in the other process
+            try:
+                pid = fork(lambda: self._child(file))  # noqa: B023 - it is called before this returns, in the other process
+            except OSError as fault:  # no memory, or as many processes as there may be: the others go on
+                self._free.append(place)
+                self._start_from = time.monotonic() + PAUSE_SECONDS
+                self._tell("not_started", os.getpid(), str(fault.strerror))
+                return
             self._running[pid] = place, time.monotonic()
             self._tell("started", pid, "")
 

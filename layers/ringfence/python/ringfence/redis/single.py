@@ -51,7 +51,10 @@ class SingleServer:
     def begin(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Callable[[], Any]:
         """On a connection beside the thread's own, which can be used meanwhile."""
         connections = self._connections_beside()
-        connection = connections.pop() if connections else self._new_connection()
+        try:
+            connection = connections.pop()
+        except IndexError:
+            connection = self._new_connection()
         packed = [pack(("EVALSHA", script.sha1, len(keys), *keys, *arguments))]
         try:
             connection.send_packed_command(packed, check_health=False)
@@ -61,16 +64,15 @@ class SingleServer:
 
         def reply() -> Any:
             try:
-                received = connection.read_response()
+                return connection.read_response()
             except NoScriptError:
-                received = self.run(script, keys, arguments)
+                return self.run(script, keys, arguments)
             except FAILURES as failure:
                 if wants_fresh_connection(failure):
                     connection.disconnect()
-                connections.append(connection)
                 raise
-            connections.append(connection)
-            return received
+            finally:
+                connections.append(connection)
 
         return reply
 

@@ -36,7 +36,6 @@ from .aws_requests import OF_TRANSACTION, requests_of
 from .conftest import Stack, rendered
 from .policies import Request, allows
 from .test_iam_actions import granted
-from .test_stores import EXAMPLE_KEYS
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -47,7 +46,6 @@ ENVIRONMENT = {
     "RINGFENCE_BUCKET": "Bucket",
     "RINGFENCE_LEDGER_TABLE": "LedgerTable",
     "RINGFENCE_STREAM": "LogStream",
-    "RINGFENCE_TABLES": json.dumps({name.removesuffix("Table"): name for name in EXAMPLE_KEYS}),
     "RINGFENCE_WAIT_CAP_SECONDS": "1",
     # moto's threads are not atomic: a transaction that it takes back takes back what others have written meanwhile.
     "RINGFENCE_WORKER_THREADS": "1",
@@ -72,6 +70,7 @@ class Deployment:
         }
         monkeypatch.setenv("RINGFENCE_LAST_RESORT_QUEUE", urls.pop("last-resort"))
         monkeypatch.setenv("RINGFENCE_QUEUES", json.dumps(urls))
+        monkeypatch.setenv("RINGFENCE_TABLES", json.dumps(dict(stack.tables)))
         self.settings = Settings.from_environment(_environment())
         self.gateway, self.relaying, self.worker, self.timers = (Runtime(self.settings) for _ in range(4))
         for runtime in (self.gateway, self.relaying, self.worker, self.timers):
@@ -281,8 +280,10 @@ def test_a_role_grants_nothing_that_its_function_does_not_call(
     calls: list[tuple[str, Request]], stack: Stack, role: str
 ) -> None:
     """But for what Lambda does with it: logs, traces, reading the log and the queues, keeping what a mapping gives up; and for
-    what the worker's jobs may ask for, each of them or none."""
-    used = {(request.action, request.resource) for by, request in calls if by == role}
+    what the worker's jobs may ask for, each of them or none. What is called of one queue is called of each."""
+    of_one = {(request.action, request.resource) for by, request in calls if by == role}
+    queues = set(stack.queues.values())
+    used = of_one | {(action, queue) for action, resource in of_one if resource in queues for queue in queues}
     given = {(action, resource) for action, resources in granted(stack, role).items() for resource in resources}
     by_others = BY_LAMBDA | BY_LAMBDA_FOR.get(role, set()) | (by_jobs(stack) if role == "WorkerRole" else set())
 
@@ -303,7 +304,7 @@ https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
 
 def by_jobs(stack: Stack) -> set[Any]:
     """What a job may ask for and the examples do not; and `ringfence worker`, which may run as this role."""
-    effects = {(action, table) for action in OF_JOBS for table in EXAMPLE_KEYS}
+    effects = {(action, table) for action in OF_JOBS for table in stack.tables.values()}
     return effects | {
         ("dynamodb:ConditionCheckItem", "LedgerTable"),  # `ctx.write`
         ("s3:GetObject", "Bucket/modules/*"),
@@ -320,7 +321,7 @@ OF_JOBS = {f"dynamodb:{operation}" for operation in (*OF_TRANSACTION.values(), "
 def test_jobs_may_do_to_their_tables_what_the_context_offers_and_nothing_else(stack: Stack) -> None:
     grants = granted(stack, "WorkerRole")
     assert {kind.__name__ for kind in get_args(Effect)} == {name.replace("ConditionCheck", "Check") for name in OF_TRANSACTION}
-    for table in EXAMPLE_KEYS:
+    for table in stack.tables.values():
         assert {action for action, resources in grants.items() if table in resources} == OF_JOBS
 
 

@@ -1,4 +1,4 @@
-"""A queue is named in fourteen places of the template. The one that is forgotten for a queue of one's own is named here."""
+"""A queue is named in fifteen places of the template. The one that is forgotten for a queue of one's own is named here."""
 
 from __future__ import annotations
 

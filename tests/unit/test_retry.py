@@ -74,3 +74,11 @@ def test_a_pause_is_as_long_as_was_asked_for_or_is_not_made() -> None:
     assert clock.monotonic() == 4.0
     assert not pauses.another_try(at_least_seconds=2.0)
     assert clock.monotonic() == 4.0
+
+
+def test_the_pauses_that_the_readme_promises() -> None:
+    def most(backoff: Backoff, attempts: int) -> float:
+        return sum(backoff.ceiling(attempt) for attempt in range(1, attempts))
+
+    assert most(Backoff(), 5) == 15  # seconds
+    assert most(Backoff(base_seconds=30), 10) // 60 == 75  # minutes

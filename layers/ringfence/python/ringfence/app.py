@@ -72,7 +72,17 @@ class App:
         backoff: Backoff | None = None,
     ) -> Callable[[Function], Function]:
         """Register a function, ``def`` or ``async def``, whose first parameter is the `Context` and whose others are the
-        payload's members, checked against their annotations before the first line runs."""
+        payload's members, checked against their annotations before the first line runs.
+
+        ``lease`` and ``timeout`` (of one attempt) are seconds, or such as "30s" and "2m"; without a lease it is the worker's
+        ``RINGFENCE_LEASE_SECONDS``. A job may be started as often as its submission says, 5 times by default;
+        ``max_attempts`` can only lower that. The pause after attempt n is drawn from 0 to ``base · 2^(n − 1)`` seconds of
+        ``backoff``, and `Retry` adds its ``after_seconds``. With the default, `Backoff()` (1 s doubling up to 900 s), five
+        attempts are over within 15 seconds of pauses; for a provider that may be down for minutes, give
+        ``Backoff(base_seconds=30)`` and submit with ``max_attempts=10``, and they spread over up to 75 minutes.
+
+        Raises `ValueError` for a name, lease, timeout or signature that cannot be one, or a name that is registered already.
+        """
         if not _NAME.fullmatch(name):
             raise ValueError(f"a job's name has 1 to 64 letters, digits, dots, dashes or underscores: {name!r}")
         lease_seconds = None if lease is None else seconds_of(lease)

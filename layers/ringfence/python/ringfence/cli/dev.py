@@ -85,7 +85,7 @@ class Parameter(click.ParamType[tuple[str, str]]):
     type=click.Choice(["sqs", "redis"]),
     default="sqs",
     show_default=True,
-    help="Where the queues are. On Redis (one is started), `ringfence worker` takes from them.",
+    help="Where the queues are. On Redis (one is started), only `ringfence worker` takes from them.",
 )
 @template_option
 @click.option(
@@ -147,7 +147,7 @@ def dev(
     try:
         with _signals_stop(), system:
             ready = True
-            _tell_ready(output, system, auth)
+            _tell_ready(output, system, auth, queues)
             with _logs_shown(system, output, verbose):
                 raise RingfenceError(system.wait())
     except Stopped as stopped:
@@ -193,7 +193,7 @@ def _logs_shown(system: Dev, output: Output, wanted: bool) -> Iterator[None]:
         follower.stop()
 
 
-def _tell_ready(output: Output, system: Dev, auth: str) -> None:
+def _tell_ready(output: Output, system: Dev, auth: str, queues: str) -> None:
     environment = system.environment()
     variables = write_environment(system.run_folder, environment)
     if output.as_json:
@@ -220,6 +220,13 @@ def _tell_ready(output: Output, system: Dev, auth: str) -> None:
     ]
     output.fields(pairs)
     header = "" if auth == "none" else ' -H "Authorization: Bearer $RINGFENCE_API_KEY"'
+    if queues == "redis":
+        there = system.jobs_folder or Path()
+        worker = f"cd {shlex.quote(str(there))} && {program(absolute=True)} worker"
+        click.echo(
+            "\nThe queues are on Redis, which calls no function: no job runs until you start a worker, in another terminal:\n"
+            f"  (. {shlex.quote(str(variables))} && {worker})"
+        )
     if auth != "none":
         click.echo(f"\nMake a key:\n  (. {shlex.quote(str(variables))} && {program()} keys create)")
     click.echo(

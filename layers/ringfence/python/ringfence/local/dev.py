@@ -182,6 +182,12 @@ class Dev:
         """The folder with a ``<function>-<pid>.log`` for each process."""
         return self.run_folder / "logs"
 
+    @property
+    def jobs_folder(self) -> Path | None:
+        """The code of the function that runs jobs (it has RINGFENCE_APP), where `ringfence worker` finds them too."""
+        plans = _there(self._deployment).functions.values()
+        return next((plan.folder for plan in plans if "RINGFENCE_APP" in plan.environment), None)
+
     def pids(self, function: str) -> list[int]:
         """The processes of a function that live and are ready."""
         return self._pool(function).pids()

@@ -1,0 +1,47 @@
+"""What `ringfence dev` says once it is ready, beside where everything is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ringfence.cli.dev import _tell_ready
+from ringfence.cli.output import Output
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Any:
+    run_folder = tmp_path / "my project" / ".ringfence" / "run-1"
+    run_folder.mkdir(parents=True)
+    return SimpleNamespace(
+        run_folder=run_folder,
+        environment=lambda: {"RINGFENCE_APP": "jobs:app"},
+        endpoint=SimpleNamespace(kind="ministack"),
+        endpoint_url="http://127.0.0.1:1",
+        api_url="http://127.0.0.1:2",
+        logs=run_folder / "logs",
+        jobs_folder=tmp_path / "my project" / "functions" / "worker",
+    )
+
+
+def test_with_queues_on_redis_the_worker_that_runs_the_jobs_is_told_to_be_started(
+    system: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [".venv/bin/ringfence", "dev"])
+    _tell_ready(Output(as_json=False), cast("Any", system), "none", "redis")
+
+    told = capsys.readouterr().out
+    project = tmp_path / "my project"
+    worker = f"cd '{project}/functions/worker' && {tmp_path}/.venv/bin/ringfence worker"
+    assert "no job runs until you start a worker" in told
+    assert f"  (. '{project}/.ringfence/latest/environment' && {worker})" in told.splitlines()
+
+
+def test_with_queues_on_sqs_nothing_more_has_to_be_started(system: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _tell_ready(Output(as_json=False), cast("Any", system), "none", "sqs")
+    assert "worker" not in capsys.readouterr().out

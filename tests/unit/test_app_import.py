@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,7 @@ def test_a_module_that_cannot_be_imported_is_told_by_file_and_line(package: Path
         (f"{PACKAGE}:nothing", r"__init__\.py has no nothing"),
         (f"{PACKAGE}:other", "is a int, not an App"),
         ("no_such_package_anywhere:app", "cannot be imported: ModuleNotFoundError"),
+        ("no_such_package.app:app", f"from {re.escape(os.getcwd())}: start in the folder that holds no_such_package$"),
     ],
 )
 def test_what_is_not_an_app_is_refused(package: Path, where: str | None, told: str) -> None:

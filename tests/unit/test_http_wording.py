@@ -38,6 +38,11 @@ def test_a_key_that_is_none_is_told_what_a_key_is(api: MemoryApi, field: str) ->
     assert "printable ASCII characters" in detail
 
 
+def test_a_guarantee_that_is_none_is_told_which_there_are(api: MemoryApi) -> None:
+    detail = refused(api, {"name": "signup", "guarantee": "twice"})
+    assert detail == "Invalid enum value 'twice'; it is once or at-least-once"
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_a_query_parameter_that_is_unknown_is_named(api: MemoryApi, path: str) -> None:
     answer = api.request("GET", f"{path}?foo=1", key=api.key(scopes={"read", "operate", "admin"}))

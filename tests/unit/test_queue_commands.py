@@ -236,10 +236,20 @@ def test_wrong_usage_changes_nothing(shell: Shell, arguments: tuple[str, ...]) -
 
 
 def test_what_the_api_refuses_is_told(shell: Shell) -> None:
-    result: Any = shell("default", "--rate", "0/s")
+    result: Any = shell("default", "--rate", "1000000000/s")
     assert result.exit_code == 1
     assert "rate_per_second" in result.stderr
-    assert shell("unknown", "--pause").exit_code == 1
+
+
+def test_whoever_names_a_queue_that_is_not_there_is_told_which_are(shell: Shell) -> None:
+    result = shell("unknown", "--pause")
+    assert (result.exit_code, result.stderr) == (1, "ringfence: there is no such queue; there are: default, priority\n")
+
+
+def test_a_rate_of_nothing_is_a_pause(shell: Shell) -> None:
+    result = shell("default", "--rate", "0")
+    assert result.exit_code == 2
+    assert "--pause stops a queue" in result.stderr
 
 
 # --- an engine out of reach ------------------------------------------------------------------------------------------

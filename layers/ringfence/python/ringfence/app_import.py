@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 from ringfence.app import App
 from ringfence.places import users_place
@@ -19,7 +20,10 @@ def load_app(where: str | None) -> App:
     except Exception as fault:
         place = users_place(fault)
         at = f"{place}: " if place else ""
-        raise Misconfigured(f"RINGFENCE_APP={where} cannot be imported: {at}{type(fault).__name__}: {fault}") from fault
+        told = f"RINGFENCE_APP={where} cannot be imported: {at}{type(fault).__name__}: {fault}"
+        if isinstance(fault, ModuleNotFoundError) and fault.name == module_name.partition(".")[0]:
+            told += f"; it was looked for from {os.getcwd()}: start in the folder that holds {fault.name}"
+        raise Misconfigured(told) from fault
     app = getattr(module, attribute, None)
     if app is None:
         raise Misconfigured(f"RINGFENCE_APP={where}: {module.__file__ or module_name} has no {attribute}")

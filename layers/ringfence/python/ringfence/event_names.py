@@ -36,6 +36,7 @@ LEVELS: Mapping[str, int] = {
     "clock_wrong": logging.WARNING,
     "job_claimed_early": logging.WARNING,
     "message_failed": logging.WARNING,
+    "queue_unreachable": logging.WARNING,
     "thread_not_started": logging.WARNING,
     "aws_call_failed": logging.WARNING,
     "redis_call_failed": logging.WARNING,

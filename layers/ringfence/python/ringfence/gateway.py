@@ -50,7 +50,8 @@ class Gateway:
     ) -> Page:
         """A tenant's jobs, newest first. Raises `Rejected` for a queue that does not exist."""
         if queue is not None and queue not in self._queues:
-            raise Rejected("there is no such queue", kind="unknown-queue", status=422)
+            known = ", ".join(sorted(self._queues))
+            raise Rejected(f"there is no such queue; there are: {known}", kind="unknown-queue", status=422)
         queues = [queue] if queue is not None else sorted(self._queues)
         return self._ledger.list_jobs(tenant, queues, state, cursor, limit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
 from ringfence.cli.payloads import payload_option
 from ringfence.cli.shown import shortened
-from ringfence.errors import StillRunning
+from ringfence.errors import RingfenceError, StillRunning
 from ringfence.job import State
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ states = click.Choice([state.value for state in State])
 @api_command
 def status(client: Client, output: Output, job_id: str) -> None:
     """Show a job."""
-    _show(output, client.get(job_id))
+    job = client.get(job_id)
+    waits = job.state in (State.QUEUED, State.SCHEDULED)
+    _show(output, job, paused=waits and not output.as_json and _is_paused(client, job.queue))
 
 
 @click.command(cls=Command, epilog=exit_codes.MEANING)
@@ -126,7 +129,14 @@ def _row(job: JobSnapshot) -> list[str]:
     return [job.job_id, job.state, job.name, job.queue, str(job.attempts), created, shortened(job.error or "", 120)]
 
 
-def _show(output: Output, job: JobSnapshot) -> None:
+def _is_paused(client: Client, queue: str) -> bool:
+    """False where it cannot be told: the job is what was asked for."""
+    with suppress(RingfenceError):
+        return client.queue(queue).paused
+    return False
+
+
+def _show(output: Output, job: JobSnapshot, *, paused: bool) -> None:
     if output.as_json:
         output.json(job.json_text)
         return
@@ -137,7 +147,7 @@ def _show(output: Output, job: JobSnapshot) -> None:
         ("job", job.job_id),
         ("state", _state(job)),
         ("name", job.name),
-        ("queue", job.queue),
+        ("queue", f"{job.queue} (paused)" if paused else job.queue),
         ("attempts", attempts),
         ("token", str(job.token)),
         *((name, time) for name, time in times if time),

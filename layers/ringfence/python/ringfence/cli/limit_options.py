@@ -29,6 +29,8 @@ class PerSecond(click.ParamType[Any]):
         if written is None:
             self.fail(f"{value!r} is not a rate such as 10/s, 0.2/s or 30/m, nor none", param, ctx)
         per_second = float(written[1]) / _SECONDS[written[2]]
+        if per_second == 0:
+            self.fail(f"{value!r} is not a rate: --pause stops a queue, and --rate none takes its rate away", param, ctx)
         if not math.isfinite(per_second):
             self.fail(f"{value!r} is more than any queue takes", param, ctx)  # and JSON has no word for it but null
         return per_second

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ringfence.job import Guarantee
+
 NAME = r"^[A-Za-z0-9._-]{1,64}\Z"
 ORDERING_KEY = r"^[ -~]{1,128}\Z"
 IDEMPOTENCY_KEY = r"^(?=.*[A-Za-z0-9])[!-~]([ -~]{0,253}[!-~])?\Z"
@@ -20,4 +22,6 @@ def in_words(complaint: str) -> str:
     for pattern, words in _WORDS.items():
         if complaint.endswith(f"matching regex {pattern!r}"):
             return f"expected {words}"
+    if complaint.startswith("Invalid enum value"):  # the only one that may be sent
+        return f"{complaint}; it is {' or '.join(Guarantee)}"
     return complaint

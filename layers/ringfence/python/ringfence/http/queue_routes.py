@@ -55,5 +55,6 @@ def _shown(visit: Visit, name: str, state: QueueState) -> Reply:
 
 
 def _require_queue(visit: Visit, name: str) -> None:
-    if name not in visit.backend.gateway.queue_names:
-        raise Rejected("there is no such queue", kind="unknown-queue", status=404)
+    names = visit.backend.gateway.queue_names
+    if name not in names:
+        raise Rejected(f"there is no such queue; there are: {', '.join(sorted(names))}", kind="unknown-queue", status=404)

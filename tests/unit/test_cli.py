@@ -219,6 +219,14 @@ def test_status_shows_the_job_exactly_for_programs_and_readably_for_people(shell
     assert exact.stdout.count("\n") == 1
 
 
+def test_the_status_of_a_waiting_job_says_that_its_queue_is_paused(shell: Shell) -> None:
+    shell("queues", "default", "--pause")
+    job_id = shell("submit", "double").stdout.strip()
+    assert "default (paused)" in shell("status", job_id).stdout
+    shell("queues", "default", "--resume")
+    assert "paused" not in shell("status", job_id).stdout
+
+
 def test_an_unknown_job_is_exit_code_1(shell: Shell) -> None:
     assert shell("status", "a" * 26).exit_code == 1
 
@@ -412,6 +420,13 @@ def test_c38_ten_thousand_jobs_are_listed_page_by_page() -> None:
         result = CliRunner().invoke(main, ["list", "--limit", "10000", "--url", url])
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [f"job{n}" for n in range(10_000)]
     assert max(asked) <= 100
+
+
+def test_whoever_has_no_key_is_told_where_one_goes_and_how_one_is_made(shell: Shell) -> None:
+    for key in ("", shell.key[:-1] + "_"):
+        refused = shell("list", RINGFENCE_API_KEY=key)
+        assert refused.exit_code == 1
+        assert "give it in RINGFENCE_API_KEY or with --api-key; `ringfence keys create` makes one" in refused.stderr
 
 
 def test_c42_the_api_key_is_never_printed(shell: Shell) -> None:

@@ -11,8 +11,9 @@ import click
 from ringfence.cli import exit_codes, outside_faults
 from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output
+from ringfence.cli.program import program
 from ringfence.cli.standard_streams import OutputLost
-from ringfence.errors import RingfenceError, Unreachable
+from ringfence.errors import Rejected, RingfenceError, Unreachable
 
 if TYPE_CHECKING:
     from ringfence.client import Client
@@ -55,6 +56,11 @@ def api_command(command: Callable[..., int | None]) -> Callable[..., None]:
             if url != DEFAULT_URL:
                 raise
             raise Unreachable(f"{fault}; is `ringfence dev` running? (--url names another API)") from None
+        except Rejected as fault:
+            if fault.status != 401:
+                raise
+            how = f"give it in RINGFENCE_API_KEY or with --api-key; `{program()} keys create` makes one"
+            raise Rejected(f"{fault} ({how})", kind=fault.kind, status=fault.status, pointer=fault.pointer) from None
 
     run = click.option(
         "--retry", type=DURATION, default="5s", show_default=True, help="How long to keep trying an API that is unavailable."

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from ringfence.cli import exit_codes
 from ringfence.cli.main import Commands
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -38,3 +39,9 @@ def test_a_printed_command_is_understood(command: str, monkeypatch: pytest.Monke
 
 def test_the_commands_of_the_readme_are_found() -> None:
     assert {command.split()[0] for command in printed()} >= {"submit", "queues", "worker", "dev", "keys", "wait", "redrive"}
+
+
+def test_the_exit_codes_of_the_readme_are_those_of_the_help() -> None:
+    table = README.partition("### Exit codes\n")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| (\d) \| ([^,|]+)", table.replace("`", ""), re.MULTILINE)
+    assert [f"{code} {text.strip()}" for code, text in told] == re.findall(r"\d [^;:.]+", exit_codes.MEANING.partition(": ")[2])

@@ -56,7 +56,8 @@ class MemoryLedger:
             places = self._prepared(effects)
             row = self._row(change.job_id)
             if row is None or not holds(change.condition, row):
-                return Written(row) if row is not None and is_own_write(change, row) else Refused(row)
+                there = self._rows.get(change.job_id)  # it was written, even if it has expired since
+                return Written(there) if there is not None and is_own_write(change, there) else Refused(row)
             self._tables.carry_out(effects, places)
             written = self._rows[change.job_id] = apply(change, row)
             return Written(written)

@@ -164,11 +164,16 @@ def slow(stage: Stage) -> Done:
     return f"{name} slow by {delay * 1000:.0f} ms for {seconds:.1f} s", Lasting(seconds, lambda: door.slow(0.0))
 
 
+BETWEEN_LOST_SECONDS = 0.1
+
+
 def lose_replies(stage: Stage) -> Done:
     """What was asked for is done, and nobody hears of it."""
     name, door = ("the ledger", stage.bed.doors.ledger) if stage.rng.random() < 0.5 else _any_door(stage)
     count = stage.rng.randint(2, 12)
-    door.lose_replies(count)
+    for _ in range(count):
+        door.lose_replies(1)  # each by itself, so that the call is made again and hears what became of it
+        time.sleep(BETWEEN_LOST_SECONDS)
     return f"{count} answers of {name} lost", None
 
 

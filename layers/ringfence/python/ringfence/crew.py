@@ -173,7 +173,7 @@ class Crew:
         """As long as there is time."""
         with self._lock:
             while self._asides and self._crash is None and (left := self._remaining_seconds() - self._leave_seconds / 2) > 0:
-                self._news.wait(None if left == float("inf") else left)
+                self._news.wait(None if left == float("inf") else left + 0.001)
 
     def _stop_in_time(self) -> None:
         left = self._remaining_seconds()

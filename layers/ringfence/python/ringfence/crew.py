@@ -69,6 +69,8 @@ class Crew:
         self._carried = 0
         self._asides = 0
         """Threads that do something for the watch."""
+        self._abandoned = 0
+        """Threads that still run code whose job was decided beside them."""
         self._short = 0
         """Threads that were lost to a job and could not be replaced."""
         self._crash: BaseException | None = None
@@ -143,7 +145,7 @@ class Crew:
         self._tell_carried()
         intake = self._intake
         if intake.feed is not None:
-            intake.feed.look()
+            intake.feed.look(self._abandoned)
             for errand in (intake.errand_beside, intake.errand_done):  # every thread may be busy for long
                 with self._lock:
                     run = errand()
@@ -219,7 +221,7 @@ class Crew:
     def _start_thread(self, code: Callable[[], None], name: str | None = None) -> bool:
         """Whether it could be started: a machine, or a limit on this process, may have no more threads."""
         try:
-            threading.Thread(target=code, name=name or thread_name(self._queue.name), daemon=True).start()
+            threading.Thread(target=code, name=name or f"ringfence-crew-{self._queue.name}", daemon=True).start()
         except RuntimeError as fault:
             self._telemetry.event("thread_not_started", queue=self._queue.name, reason=str(fault))
             return False
@@ -236,6 +238,7 @@ class Crew:
     def _is_replaced(self) -> bool:
         """Whether another thread has taken the place of one whose job was decided beside it."""
         with self._lock:
+            self._abandoned -= 1
             short = self._short > 0
             self._short -= short
             return not short
@@ -395,6 +398,8 @@ class Crew:
         takes its place."""
         if not isinstance(hold, Ownership | Carried) or not hold.take_outcome():
             return
+        with self._lock:
+            self._abandoned += 1
         hold.stopping = True
         hold.leave()
         if hold.abandon is not None:
@@ -418,8 +423,3 @@ class Crew:
             with self._lock:
                 self._short += 1
             carry_out()
-
-
-def thread_name(queue: str) -> str:
-    """Of the threads of a queue's crew that take messages."""
-    return f"ringfence-crew-{queue}"

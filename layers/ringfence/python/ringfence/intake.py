@@ -49,8 +49,9 @@ class Feed(Protocol):
     def ask(self, done: Sequence[Lease], room: int, lease_seconds: float) -> Callable[[], list[Lease]]:
         """Begin an `exchange` that waits for no message. The returned call ends it, in any thread."""
 
-    def look(self) -> None:
-        """Called about every half second while the crew lives."""
+    def look(self, abandoned: int) -> None:
+        """Called about every half second while the crew lives. So many of its threads still run code whose time is over; each
+        has been replaced, and nothing ends it but the end of the process."""
 
 
 class _Asked(NamedTuple):

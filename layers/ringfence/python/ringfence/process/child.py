@@ -18,7 +18,6 @@ from pathlib import Path
 
 from ringfence.clock import SystemClock
 from ringfence.company import Company
-from ringfence.crew import thread_name
 from ringfence.errors import RingfenceError
 from ringfence.process.feed import QueueFeed, Stop
 from ringfence.runtime import Runtime
@@ -120,8 +119,7 @@ class Child:
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_RSS_UNIT
         if limits.max_memory_bytes is not None and used >= limits.max_memory_bytes:
             self._recycle("memory", memory_bytes=used)
-        beyond = [threads_beyond(name, threads) for name, threads in self._threads_of.items()]
-        abandoned = sum(beyond) + _of_coroutines("given_up")
+        abandoned = sum(feed.abandoned for feed in list(self._feeds.values())) + _of_coroutines("given_up")
         if abandoned >= sum(self._threads_of.values()):
             self._recycle("abandoned threads", threads=abandoned)
         silent_seconds = _of_coroutines("silent_seconds")
@@ -145,13 +143,6 @@ class Child:
         if not self._stop.asked:
             self._stop.ask()
             self._runtime.telemetry.event("worker_recycled", pid=os.getpid(), reason=reason, **fields)
-
-
-def threads_beyond(queue: str, threads: int) -> int:
-    """How many threads of a queue's crew there are beyond its number. Each runs code that has outlived its timeout, and another
-    has taken its place; nothing ends it but the end of the process."""
-    name = thread_name(queue)
-    return max(0, sum(thread.name == name for thread in threading.enumerate()) - threads)
 
 
 def _of_coroutines(what: str) -> float:

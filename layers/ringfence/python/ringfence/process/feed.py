@@ -38,6 +38,8 @@ class QueueFeed:
     def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None], wait_seconds: float = WAIT_SECONDS) -> None:
         self._queue, self._stop, self._on_look, self._wait_seconds = queue, stop, on_look, wait_seconds
         self._fused = queue if isinstance(queue, FusedQueue) else None
+        self.abandoned = 0
+        """As the crew told it last."""
         self._calls: dict[int, float] = {}
         """Thread → since when it has been waiting for the queue."""
 
@@ -93,6 +95,7 @@ class QueueFeed:
 
         return receive
 
-    def look(self) -> None:
+    def look(self, abandoned: int) -> None:
         """See `intake.Feed.look`."""
+        self.abandoned = abandoned
         self._on_look(0)

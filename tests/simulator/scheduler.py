@@ -34,6 +34,13 @@ FROZEN = float("inf")
 """Until it is thawed."""
 
 
+MOST_TURNS = 50_000
+
+
+class TimeStandsStill(Exception):
+    """So many turns were taken at one moment that nobody waits for another."""
+
+
 class Process:
     """What dies together: tasks of a dead process never run again, those of a frozen one not before it thaws."""
 
@@ -101,6 +108,8 @@ class Scheduler:
         self.over = False
         """Whether nobody goes on any more."""
         self._until = 0.0
+        self._turns = 0
+        """At this moment."""
         self._begun: list[Task] = []
 
     def spawn(self, process: Process, code: Callable[[], object], after_seconds: float = 0.0) -> Task:
@@ -183,7 +192,11 @@ class Scheduler:
                 heapq.heappush(alarms, (process.frozen_until, next(self._numbers), turn, task))
                 continue
             if at > self.now:
-                self.now = at
+                self.now, self._turns = at, 0
+            self._turns += 1
+            if self._turns > MOST_TURNS:
+                self._turns = 0
+                raise TimeStandsStill(f"{MOST_TURNS} turns at {at}")
             task.turn += 1
             self.running = task
             return task

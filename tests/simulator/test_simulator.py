@@ -14,7 +14,7 @@ import pytest
 
 from .planted import BUGS, Bug
 from .run import live, main, plan_of, report, run
-from .scheduler import taking_turns
+from .scheduler import Process, Scheduler, TimeStandsStill, taking_turns
 
 ROOT = Path(__file__).parents[2]
 SEEDS, AT_ONCE = 2_000, 100
@@ -91,3 +91,17 @@ def test_a_failing_life_is_told_as_short_as_it_goes_and_with_the_way_to_it(capsy
     command = told.rpartition("again: python -m tests.simulator ")[2]
     assert main(command.split()) == 0, "without the bug the same life holds"
     assert "everything held" in capsys.readouterr().out
+
+
+def test_a_life_in_which_time_stands_still_ends() -> None:
+    scheduler, process = Scheduler(), Process("restless")
+
+    def waits_for_nothing() -> None:
+        while not scheduler.fallen:
+            scheduler.sleep(0.0)
+
+    for _ in range(2):
+        scheduler.spawn(process, waits_for_nothing)
+    scheduler.run(1.0)
+    assert [type(raised) for _, raised in scheduler.fallen] == [TimeStandsStill]
+    scheduler.end()

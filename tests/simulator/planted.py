@@ -16,6 +16,7 @@ from ringfence import claim, settle, transitions, verdict
 from ringfence.change import Change, Is, Refused, Written, all_of
 from ringfence.crew import Crew
 from ringfence.gateway import Gateway
+from ringfence.intake import Intake
 from ringfence.job import Job, Millis, State
 from ringfence.lease import Heartbeat
 from ringfence.memory.ledger import MemoryLedger
@@ -41,8 +42,8 @@ class Bug:
     """The faults under which it shows."""
     fault_share: float = 0.14
     """And how many calls are struck: a worker whose own calls are struck may end out of order."""
-    drain_seconds: float = 1_800.0
-    """How long what does not end is waited for."""
+    drain_seconds: float = 4_000.0
+    """How long what does not end is waited for: without the bug everything has ended by then."""
 
     def plan(self, seed: int) -> Plan:
         """A life in which it may show."""
@@ -209,6 +210,21 @@ def forgets_dead_carried() -> Iterator[None]:
         yield
 
 
+def looks_and_takes_apart() -> AbstractContextManager[Any]:
+    """What comes between the two is gone: nobody starts it, and its lease is kept for ever."""
+
+    def take_surplus(self: Intake, seconds: float) -> list[Lease]:
+        with self._lock:
+            if self._services.clock.monotonic() - self.fetched_at <= seconds:
+                return []
+            pending = [lease for lease, _ in self.pending]
+        with self._lock:
+            self.pending.clear()
+        return pending
+
+    return patch.object(Intake, "take_surplus", take_surplus)
+
+
 DEATHS = ("crash before", "crash after")
 
 BUGS: tuple[Bug, ...] = (
@@ -316,6 +332,12 @@ BUGS: tuple[Bug, ...] = (
         lambda: Parts(heartbeat=IsNotStopped),
         kinds=("freeze", "slow"),
         fault_share=0.1,
+    ),
+    Bug(
+        "looks and takes under the lock twice, not once",
+        ("every_accepted_job_ends", "unstarted_messages_come_back"),
+        planted=looks_and_takes_apart,
+        fault_share=0.02,
     ),
     Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(crew=TakesNoNoticeOfTheEnd), fault_share=0.02),
 )

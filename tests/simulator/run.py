@@ -26,13 +26,15 @@ FEWEST_TRIES = 200
 
 def plan_of(seed: int, **more: object) -> Plan:
     """The plan of a seed: some are calm, some are stormy, in some the clocks are ten minutes wrong, in most one or two of the
-    workers are functions, and in most of them worker processes are told to stop, once or twice."""
-    shares, skews = (0.02, 0.07, 0.07, 0.16), (0.0, 0.0, 600.0)
+    workers are functions, in most of them worker processes are told to stop, once or twice, and in more than half of them their
+    threads are paused at locks."""
+    shares, skews, pauses = (0.02, 0.07, 0.07, 0.16), (0.0, 0.0, 600.0), (0.0, 0.0, 0.02, 0.05, 0.2)
     functions = frozenset(number for number in (1, 2) if seed // len(shares) & number)
     plan = Plan(
         seed,
         fault_share=shares[seed % len(shares)],
         skew_seconds=skews[seed % len(skews)],
+        pause_share=pauses[seed % len(pauses)],
         functions=functions,
         stops=seed // 16 % 3,
     )

@@ -1,14 +1,17 @@
 """Tasks that take turns in one thread, and what stands in for `threading` while the core runs under them.
 
-A task runs until it waits: for time, for a lock, for an event. Which task runs next is decided by virtual time alone, so a run
-is a function of the seed that decided the times. A task that waits switches to the next one itself, and to none if it is its
-own turn again: most of a life is such waiting.
+A task runs until it waits: for time, for a lock, for an event; and now and then it is paused where it has left a lock, or is
+about to take one, as a thread may be. Which task runs next is decided by virtual time alone, so a run is a function of the seed
+that decided the times. A task that waits switches to the next one itself, and to none if it is its own turn again: most of a
+life is such waiting.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import math
+import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,6 +38,9 @@ FROZEN = float("inf")
 
 
 MOST_TURNS = 50_000
+
+PAUSED_SECONDS = 0.1
+"""The longest pause at a lock: longer than a call, so that another task may begin and end one meanwhile."""
 
 
 class TimeStandsStill(Exception):
@@ -97,9 +103,13 @@ class Scheduler:
 
     current: ClassVar[Scheduler]
 
-    def __init__(self) -> None:
+    def __init__(self, pause_share: float = 0.0, source: random.Random | None = None) -> None:
+        """``pause_share`` of the times that a task comes to a lock or leaves one, it is paused there; ``source`` says which."""
         self.now = 0.0
         """Seconds since the simulation began."""
+        self._pause_share, self._source = pause_share, source or random.Random(0)
+        self._locks_to_pause = self._until_next_pause()
+        self.pauses = 0
         self.main = getcurrent()
         self.running: Task | None = None
         self.fallen: list[tuple[Task, BaseException]] = []
@@ -139,6 +149,21 @@ class Scheduler:
         if until is not None:
             heapq.heappush(self._alarms, (until, next(self._numbers), task.turn, task))
         self._go_on(task)
+
+    def at_lock(self) -> None:
+        """The running task is about to take a lock, or has left one: it may be paused here, and others go on meanwhile."""
+        self._locks_to_pause -= 1
+        if self._locks_to_pause <= 0:
+            self._locks_to_pause = self._until_next_pause()
+            if self.running is not None and not self.over:
+                self.pauses += 1
+                self.sleep(self._source.uniform(0, PAUSED_SECONDS))
+
+    def _until_next_pause(self) -> float:
+        """A number of locks: to draw it once costs less than to draw for each lock (the geometric distribution)."""
+        if not self._pause_share:
+            return math.inf
+        return 1 + math.log(1 - self._source.random()) // math.log(1 - self._pause_share)
 
     def wake(self, task: Task, at: float | None = None) -> None:
         """Let a waiting task go on now, or at another time than it said."""
@@ -231,14 +256,14 @@ class Lock:
         self._held = False
         self._waiting: deque[Task] = deque()
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def acquire(self, blocking: bool = True) -> bool:
         here = Scheduler.current
-        until = None if timeout < 0 else here.now + timeout
+        here.at_lock()
         while self._held:
-            if not blocking or (until is not None and here.now >= until):
+            if not blocking:
                 return False
             self._waiting.append(here.me())
-            here.suspend(until)
+            here.suspend()
         self._held = True
         return True
 
@@ -248,21 +273,18 @@ class Lock:
             task = self._waiting.popleft()
             if not task.ended:
                 Scheduler.current.wake(task)
-                return
+                break
 
     def locked(self) -> bool:
         return self._held
 
     def __enter__(self) -> Lock:
-        if self._held:
-            self.acquire()
-        self._held = True
+        self.acquire()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held = False
-        if self._waiting:
-            self.release()
+        self.release()
+        Scheduler.current.at_lock()
 
 
 class Condition:
@@ -277,7 +299,7 @@ class Condition:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._lock.__exit__()
 
     def wait(self, timeout: float | None = None) -> bool:
         here = Scheduler.current

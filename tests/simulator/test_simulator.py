@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import subprocess
@@ -24,7 +25,7 @@ INTERESTING = {
     "asked ahead", "asked to stop", "carried_jobs_succeeded", "claim_finished", "crashed", "cut off", "frozen",
     "heartbeat_failed", "invoked",
     "job_cancelled", "job_dead", "job_early", "job_handed_over", "job_held", "job_retried", "job_succeeded", "jobs_parked",
-    "late_write_refused", "lease_lost", "mark_released", "push_failed", "queue_unreachable", "timers_held",
+    "late_write_refused", "lease_lost", "mark_released", "paused at a lock", "push_failed", "queue_unreachable", "timers_held",
 }  # fmt: skip
 """What a hundred lives must have seen, or they were too calm to prove anything."""
 
@@ -52,9 +53,18 @@ def test_a_planted_bug_is_caught(bug: Bug) -> None:
         with bug.planted():
             _, found = run(bug.plan(seed), bug.parts())
         seen |= found.keys()
-        if seen & set(bug.caught_by):
+        if caught := found.keys() & set(bug.caught_by):
+            assert not caught & run(bug.plan(seed))[1].keys(), "without the bug the same life holds"
             return
     pytest.fail(f"{bug.name}: not seen by {bug.caught_by} in {SEEDS_PER_BUG} lives, which saw {sorted(seen) or 'nothing'}")
+
+
+def test_pauses_at_locks_show_what_no_other_life_does() -> None:
+    bug = next(bug for bug in BUGS if "twice" in bug.name)
+    plans = [bug.plan(seed) for seed in range(SEEDS_PER_BUG)]
+    with bug.planted():
+        seen_in = next(plan for plan in plans if run(plan)[1])
+        assert not run(dataclasses.replace(seen_in, pause_share=0.0))[1]
 
 
 def lives() -> str:

@@ -69,6 +69,8 @@ class Plan:
     skew_seconds: float = 0.0
     strikes: frozenset[int] | None = None
     kinds: tuple[str, ...] = KINDS
+    pause_share: float = 0.0
+    """How often a task is paused where it takes or leaves a lock."""
     quiet_after_seconds: float = 180.0
     functions: frozenset[int] = frozenset()
     """The workers, by number, that are functions and no processes; the first is none, for it has two queues."""
@@ -135,7 +137,7 @@ class World:
         self._chance = self.random.random
         self._fate = random.Random(~plan.seed).random
         """A number for each call, whoever makes it: a life without some of its strikes goes on as it was until the next."""
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(plan.pause_share, random.Random(plan.seed ^ 0x10C5))
         self.history = History()
         self.calls = 0
         self.stores = Process("stores")
@@ -186,6 +188,7 @@ class World:
             scheduler.run(scheduler.now + 60.0)
         self.history.finished = self._drained()
         scheduler.end()
+        self.told["paused at a lock"] += scheduler.pauses
         return self.history
 
     def note(self, what: str, *args: Any, process: str = "") -> None:

@@ -117,6 +117,17 @@ def test_what_cannot_be_is_refused_with_a_pointer_and_changes_nothing(
     assert api.system.queue_settings.read("default").settings == before
 
 
+@pytest.mark.parametrize("limit", ["rate_per_second", "high_water_mark"])
+@pytest.mark.parametrize("zero", ["0", "0.0", "-0"])
+def test_a_limit_of_zero_is_told_what_stops_a_queue_and_what_takes_a_limit_away(
+    api: MemoryApi, key: str, limit: str, zero: str
+) -> None:
+    answer = api.request("PATCH", "/v1/queues/default", f'{{"{limit}": {zero}}}', key)
+    assert (answer.status, answer.document["pointer"]) == (422, f"/{limit}")
+    assert '{"paused": true} stops the queue' in answer.document["detail"]
+    assert f'{{"{limit}": null}}' in answer.document["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [("", 400), ("  ", 400), ("{", 400), ('{"burst": 1, "burst": 2}', 422), ('{"rate_per_second": NaN}', 400)],

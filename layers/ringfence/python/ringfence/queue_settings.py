@@ -26,6 +26,17 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def refuse_zero_limits(changes: Mapping[str, Any]) -> None:
+    """Raise `Rejected` (422, with a pointer) for a limit of 0: whoever sends one wants a pause, which is a setting of its own."""
+    for name in ("rate_per_second", "high_water_mark"):
+        value = changes.get(name)
+        if _is_number(value) and value == 0:
+            raise Rejected(
+                f'0 is no {name}: {{"paused": true}} stops the queue, and {{"{name}": null}} takes the limit away',
+                pointer=f"/{name}",
+            )
+
+
 def _refused(name: str, expected: str) -> Rejected:
     return Rejected(f"{name} is {expected}", pointer=f"/{name}")
 
@@ -73,6 +84,7 @@ class QueueSettings:
         for name in changes:
             if name not in NAMES:
                 raise Rejected(f"there is no such setting; there are: {', '.join(sorted(NAMES))}", pointer=f"/{name}")
+        refuse_zero_limits(changes)
         return replace(self, **changes)
 
 

@@ -8,7 +8,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ringfence.http import json_body
-from ringfence.queue_settings import MAX_BURST, MAX_HIGH_WATER_MARK, MAX_RATE_PER_SECOND, MIN_RATE_PER_SECOND
+from ringfence.queue_settings import (
+    MAX_BURST,
+    MAX_HIGH_WATER_MARK,
+    MAX_RATE_PER_SECOND,
+    MIN_RATE_PER_SECOND,
+    refuse_zero_limits,
+)
 
 Rate = Annotated[
     float,
@@ -38,6 +44,8 @@ class QueueChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
 
 def read_changes(text: str) -> dict[str, Any]:
     """The settings that a body names, and their new values. Raises `Rejected` with a pointer for the first fault."""
-    json_body.parse(text)
+    body = json_body.parse(text)
+    if isinstance(body, dict):
+        refuse_zero_limits(body)
     change = json_body.decode(text, QueueChange)
     return {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not UNSET}

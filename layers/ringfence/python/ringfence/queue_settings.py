@@ -27,7 +27,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def refuse_zero_limits(changes: Mapping[str, Any]) -> None:
-    """Raise `Rejected` (422, with a pointer) for a limit of 0: whoever sends one wants a pause, which is a setting of its own."""
+    """Raise `Rejected` (422, with a pointer) for a limit of 0: whoever sends one wants a pause, which is another setting."""
     for name in ("rate_per_second", "high_water_mark"):
         value = changes.get(name)
         if _is_number(value) and value == 0:

@@ -44,7 +44,8 @@ class QueueChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
 
 def read_changes(text: str) -> dict[str, Any]:
     """The settings that a body names, and their new values. Raises `Rejected` with a pointer for the first fault."""
-    body = json_body.parse(text)
+    json_body.parse(text)
+    body = json_body.decode(text, object)
     if isinstance(body, dict):
         refuse_zero_limits(body)
     change = json_body.decode(text, QueueChange)

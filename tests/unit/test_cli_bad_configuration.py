@@ -8,15 +8,17 @@ from pathlib import Path
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from botocore.parsers import ResponseParserError
 from click.testing import CliRunner, Result
 
 from ringfence.aws import clients
+from ringfence.aws.dynamo_calls import calling
 from ringfence.aws.queue_url import queue_url
 from ringfence.cli import outside_faults
 from ringfence.cli.main import main
 from ringfence.durations import seconds_of
-from ringfence.errors import RingfenceError
+from ringfence.errors import RingfenceError, Unavailable
 from ringfence.local.run_folder import NoRunFolder, make_run_folder
 from ringfence.local.template import BadTemplate, read_template
 from ringfence.settings import Misconfigured, Settings
@@ -146,6 +148,12 @@ def _nothing_to_parse() -> None:
 def test_faults_from_outside_are_the_commands_own(call: Callable[[], object], told: str) -> None:
     with pytest.raises(RingfenceError, match=told), outside_faults.named():
         call()
+
+
+def test_what_is_unavailable_is_told_with_its_address() -> None:
+    told = r"cannot look through the ledger: EndpointConnectionError \(.*http://127.0.0.1:9/"
+    with pytest.raises(Unavailable, match=told), outside_faults.named(), calling("look through the ledger"):
+        raise EndpointConnectionError(endpoint_url="http://127.0.0.1:9/")
 
 
 def test_a_bug_stays_one() -> None:

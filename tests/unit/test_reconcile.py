@@ -15,6 +15,7 @@ from ringfence import App, Context, Retry, reconcile, transitions
 from ringfence.acceptance import Accepted, Submission
 from ringfence.errors import Unavailable
 from ringfence.job import Job, PastAttempt, State
+from ringfence.patience import PATIENCE_SECONDS
 from ringfence.reconcile import AFTER_HOURS, EVERY_HOURS, TAKES_NONE, UNKNOWN_QUEUE, Found
 from ringfence.renewal import last_change, renewals_due
 from ringfence.testing.faults import Call, Crash, Fault, Faulty, crash, reply_lost, unavailable
@@ -657,3 +658,19 @@ def test_by_hand_a_queue_that_takes_nothing_or_is_unknown_is_told() -> None:
         "default": Found(1, 0, TAKES_NONE),
         "priority": Found(1, 0, UNKNOWN_QUEUE),
     }
+
+
+@pytest.mark.parametrize("page", [1, 2])
+def test_by_hand_a_ledger_that_has_never_answered_is_waited_for_less_than_one_that_has(
+    monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(reconcile, "PAGE_ROWS", 1)
+    silent = unavailable("unmarked", call=None, where=lambda *args: page == 1 or args[2] is not None)
+    here = MemorySystem(app(), wrap=lambda name, port: Faulty(port, [silent]) if name == "ledger" else port)
+    submitted(here, 50)
+    began = here.clock.monotonic()
+    with pytest.raises(Unavailable):
+        here.reconciler.at_once(None, 0)
+    waited_seconds = here.clock.monotonic() - began
+    assert (waited_seconds <= reconcile.FIRST_PATIENCE_SECONDS) == (page == 1)
+    assert waited_seconds <= PATIENCE_SECONDS

@@ -17,12 +17,12 @@ BACKOFF = Backoff(base_seconds=0.05, cap_seconds=2.0)
 Result = TypeVar("Result")
 
 
-def patiently(call: Callable[[], Result], services: Services) -> Result:
+def patiently(call: Callable[[], Result], services: Services, seconds: float = PATIENCE_SECONDS) -> Result:
     """What ``call`` returns, as soon as it does not raise `Unavailable`. Raises the last one when the patience is spent.
 
     Only for calls that may be sent twice: a `Change` recognises its own write, a read does nothing.
     """
-    pauses = Pauses(BACKOFF, services.clock, services.random_source, seconds=PATIENCE_SECONDS)
+    pauses = Pauses(BACKOFF, services.clock, services.random_source, seconds=seconds)
     while True:
         try:
             return call()

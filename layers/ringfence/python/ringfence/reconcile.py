@@ -26,7 +26,7 @@ from functools import partial
 from ringfence.errors import Unavailable
 from ringfence.job import Job
 from ringfence.pace import Pacer
-from ringfence.patience import patiently
+from ringfence.patience import PATIENCE_SECONDS, patiently
 from ringfence.poison import bury
 from ringfence.ports import MarkedQueue, Queue, Services, SweepStore, Unmarked
 from ringfence.renewal import Renewer, last_change, renewals_due
@@ -47,6 +47,10 @@ AFTER_HOURS = 25.0
 a queue explains 900 seconds; a message that died with its worker before that had looked at it, the visibility timeout of 900
 seconds; but a job that nobody has claimed may still be in the log, which keeps it for a day (where it keeps it longer,
 template.yaml makes this longer). Only the wait in a long queue knows no bound: see `renewals_due`."""
+
+FIRST_PATIENCE_SECONDS = 3.0
+"""How long somebody who reconciles by hand waits for a ledger that has not answered yet, beyond the time of one call: it is a
+wrong address more often than a throttle."""
 
 LOOKS = 5
 """How often the notes are looked at again that somebody else has changed."""
@@ -250,7 +254,8 @@ class Reconciler:
 
         ``queues`` None are all; 0 seconds are all unfinished jobs without a due mark, those that a worker holds included.
         ``tell`` is given how many rows were looked at, page after page. Returns what was found in each queue; a queue that took
-        no ticket is not tried again. Raises `Unavailable` for the ledger.
+        no ticket is not tried again. Raises `Unavailable` for the ledger: soon if it does not answer at all, and after the
+        patience of `patiently` if it has answered before.
         """
         sweep = begun(self._clock.now(), queues)
         older_than = round(older_than_seconds * 1_000)
@@ -259,8 +264,10 @@ class Reconciler:
         def is_old(job: Job) -> bool:
             return older_than <= 0 or sweep.begun_at - last_change(job) >= older_than
 
+        patience_seconds = FIRST_PATIENCE_SECONDS
         while not sweep.ended:
-            pages = patiently(partial(self._pages, sweep), self._services)
+            pages = patiently(partial(self._pages, sweep), self._services, patience_seconds)
+            patience_seconds = PATIENCE_SECONDS
             for queue, jobs in patiently(partial(self._lacking, sweep, pages, is_old), self._services):
                 of_queue = found.setdefault(queue, Found())
                 of_queue.jobs += len(jobs)

@@ -24,6 +24,11 @@ def named() -> Iterator[None]:
     except OSError as fault:
         where = f"{fault.filename}: " if fault.filename else ""
         raise RingfenceError(f"{where}{fault.strerror or fault}") from None
+    except Unavailable as fault:
+        cause = fault.__cause__
+        if isinstance(cause, Exception) and (said := _of_the_sdk(cause)) is not None:
+            raise Unavailable(f"{fault} ({said})", retry_after_seconds=fault.retry_after_seconds) from None
+        raise
     except Exception as fault:
         told = _of_the_sdk(fault)
         if told is None:

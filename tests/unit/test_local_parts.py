@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from ringfence.local import ministack_environment
-from ringfence.local.endpoint import Endpoint, NotAnEmulator, other_endpoint
+from ringfence.local.endpoint import Endpoint, NotAnEmulator, deaf_session, other_endpoint
 from ringfence.local.log_follower import LogFollower
 from ringfence.local.ministack_environment import NotInstalled, ministack_python
 from ringfence.local.moto_server import OneAtATime
 from ringfence.local.run_folder import make_run_folder, write_environment
 from ringfence.local.sources.pulse import Pulse
+from ringfence.local.template import read_template
+
+ROOT = Path(__file__).parents[2]
 
 # --- endpoints ------------------------------------------------------------------------------------------------------------
 
@@ -85,6 +88,19 @@ def test_no_credentials_of_the_users_reach_an_emulator(monkeypatch: pytest.Monke
     credentials = endpoint.client("sqs")._request_signer._credentials
     assert (credentials.access_key, credentials.secret_key, credentials.token) == ("test", "test", None)
     assert "AKIAREAL" not in endpoint.environment().values()
+
+
+def test_no_profile_of_the_users_is_asked_by_anything_that_dev_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[profile prod]\nregion = eu-central-1\nuse_fips_endpoint = true\nca_bundle = /nowhere\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", "true")
+    for profile in ("nobody-has-it", "prod"):
+        monkeypatch.setenv("AWS_PROFILE", profile)
+        deaf_session.cache_clear()
+        client = Endpoint("moto", "http://127.0.0.1:1").client("sqs")
+        assert client.generate_presigned_url("list_queues").startswith("http://127.0.0.1:1/?")
+        assert client.meta.region_name == "us-east-1"
+        assert read_template(ROOT / "template.yaml", {}, "us-east-1").resources
 
 
 # --- MiniStack's environment ----------------------------------------------------------------------------------------------
@@ -192,6 +208,21 @@ def test_a_shell_can_read_the_variables_of_the_latest_run(tmp_path: Path) -> Non
     assert path == tmp_path / ".ringfence" / "latest" / "environment"
     shown = subprocess.run(["sh", "-c", f'. "{path}"; echo "$A $B"'], capture_output=True, text=True, check=True)
     assert shown.stdout == 'it\'s "$new" {"a": 1}\n'
+
+
+def test_a_shell_with_the_variables_knows_nothing_of_an_account_of_the_users(tmp_path: Path) -> None:
+    path = write_environment(make_run_folder(tmp_path), {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    users = {
+        "AWS_PROFILE": "prod",
+        "AWS_SESSION_TOKEN": "real\nAWS_X=1",
+        "AWS_ENDPOINT_URL_DYNAMODB": "https://dynamodb.eu-west-1.amazonaws.com",
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true",
+        "AWS_REGION": "eu-west-1",
+    }
+    for before in (users, {}):
+        command = ["sh", "-euc", f'. "{path}"; env | grep ^AWS_ | sort']
+        shown = subprocess.run(command, env={"PATH": os.environ["PATH"], **before}, capture_output=True, text=True, check=True)
+        assert shown.stdout == "AWS_ENDPOINT_URL=http://127.0.0.1:1\nAWS_REGION=us-east-1\n"
 
 
 def test_logs_are_shown_line_by_line_as_they_grow(tmp_path: Path) -> None:

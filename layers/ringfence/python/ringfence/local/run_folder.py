@@ -39,10 +39,15 @@ def make_run_folder(project: Path) -> Path:
         return folder
 
 
+_FORGET = r"""for name in $(env | sed -n 's/^\(AWS_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
+"""
+"""What the shell says of an account of the user's own: a profile, say, that the emulator's files do not have."""
+
+
 def write_environment(folder: Path, variables: Mapping[str, str]) -> Path:
     """Keep the variables where a shell can read them, also as ``.ringfence/latest/environment``. Returns that path."""
     file = folder / "environment"
-    file.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())))
+    file.write_text(_FORGET + "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())))
     latest = folder.parent / "latest"
     fresh = folder.parent / f".latest-{os.getpid()}"
     fresh.unlink(missing_ok=True)

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import boto3
 import yaml
 
 from ringfence.errors import RingfenceError
+from ringfence.local.endpoint import deaf_session
 from ringfence.local.intrinsics import Deciding, intrinsic
 
 _CODE_BUCKET = "ringfence-dev"
@@ -199,7 +199,7 @@ def _translate(source: dict[str, Any], values: Mapping[str, str], region: str) -
     from samtranslator.translator.translator import Translator
 
     # Names of managed policies stay as they are: the real list would have to be fetched from AWS.
-    translator = Translator({}, Parser(), boto_session=boto3.session.Session(region_name=region))
+    translator = Translator({}, Parser(), boto_session=deaf_session(region))
     try:
         translated: dict[str, Any] = translator.translate(source, dict(values))
     except InvalidDocumentException as fault:

@@ -21,13 +21,13 @@ END_SECONDS = 40.0
 
 class WorkerCommand:
     """``ringfence worker --json`` with these options, started in the folder of its jobs, and the events that it and its
-    processes print. ``environment`` is added to the caller's."""
+    processes print. ``environment`` is added to the caller's, and what that says of AWS is left out."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path, *options: str) -> None:
         self.events: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._process = subprocess.Popen(
             [RINGFENCE, "worker", "--json", *options],
-            env={**os.environ, **environment},
+            env={**{name: value for name, value in os.environ.items() if not name.startswith("AWS_")}, **environment},
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

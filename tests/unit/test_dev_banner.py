@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,3 +46,13 @@ def test_with_queues_on_redis_the_worker_that_runs_the_jobs_is_told_to_be_starte
 def test_with_queues_on_sqs_nothing_more_has_to_be_started(system: Any, capsys: pytest.CaptureFixture[str]) -> None:
     _tell_ready(Output(as_json=False), cast("Any", system), "none", "sqs")
     assert "worker" not in capsys.readouterr().out
+
+
+def test_the_variables_of_another_run_are_told_of_for_the_latest_are_these(
+    system: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = system.run_folder.with_name(f"run-{os.getppid()}")
+    other.mkdir()
+    (other / "environment").touch()
+    _tell_ready(Output(as_json=False), cast("Any", system), "none", "sqs")
+    assert f"({other / 'environment'}: another `ringfence dev`)" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,7 +19,7 @@ from ringfence.local.endpoint import Endpoint, NotAnEmulator, deaf_session, othe
 from ringfence.local.log_follower import LogFollower
 from ringfence.local.ministack_environment import NotInstalled, ministack_python
 from ringfence.local.moto_server import OneAtATime
-from ringfence.local.run_folder import make_run_folder, write_environment
+from ringfence.local.run_folder import leave_latest, make_run_folder, others_running, write_environment
 from ringfence.local.sources.pulse import Pulse
 from ringfence.local.template import read_template
 
@@ -208,6 +209,60 @@ def test_a_shell_can_read_the_variables_of_the_latest_run(tmp_path: Path) -> Non
     assert path == tmp_path / ".ringfence" / "latest" / "environment"
     shown = subprocess.run(["sh", "-c", f'. "{path}"; echo "$A $B"'], capture_output=True, text=True, check=True)
     assert shown.stdout == 'it\'s "$new" {"a": 1}\n'
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
+    """The folder of a run of that process, in which it has kept its id as a variable."""
+
+    def start(pid: int) -> Path:
+        with monkeypatch.context() as there:
+            there.setattr(os, "getpid", lambda: pid)
+            folder = make_run_folder(tmp_path)
+            write_environment(folder, {"A": str(pid)})
+            return folder
+
+    return start
+
+
+def ended_process() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def told_by_latest(tmp_path: Path) -> str:
+    """What a shell comes to that reads the variables."""
+    command = ["sh", "-c", ". .ringfence/latest/environment && echo $A"]
+    shown = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert (shown.returncode == 0) == shown.stdout.strip().isdigit()
+    return shown.stdout.strip()
+
+
+def test_variables_of_a_run_that_has_ended_are_no_good_and_say_so(tmp_path: Path, started: Callable[[int], Path]) -> None:
+    killed = ended_process()
+    started(killed)
+    assert f"(process {killed}) has ended" in told_by_latest(tmp_path)
+
+
+def test_of_two_runs_the_later_is_the_latest_and_when_it_ends_the_other(tmp_path: Path, started: Callable[[int], Path]) -> None:
+    gone, first, second = started(ended_process()), started(os.getppid()), started(os.getpid())
+    assert told_by_latest(tmp_path) == str(os.getpid())
+    assert (others_running(second), others_running(gone)) == ([first], [second, first])
+    leave_latest(first)
+    assert told_by_latest(tmp_path) == str(os.getpid()), "the second goes on"
+    leave_latest(second)
+    assert told_by_latest(tmp_path) == str(os.getppid())
+
+
+def test_the_logs_of_the_latest_run_stay_when_it_has_ended(tmp_path: Path, started: Callable[[int], Path]) -> None:
+    only = started(ended_process())
+    os.utime(only, (0, 0))
+    leave_latest(only)
+    for number in range(8):
+        (only.parent / f"run-{ended_process()}-{number}").mkdir()  # of one that could not start
+    make_run_folder(tmp_path)
+    assert (tmp_path / ".ringfence" / "latest" / "logs").is_dir()
 
 
 def test_a_shell_with_the_variables_knows_nothing_of_an_account_of_the_users(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from ringfence.local.dev import Dev
 from ringfence.local.log_follower import LogFollower
 from ringfence.local.pool import Replaced
 from ringfence.local.pool_sizes import QUEUE_PROCESSES
-from ringfence.local.run_folder import write_environment
+from ringfence.local.run_folder import leave_latest, others_running, write_environment
 
 if TYPE_CHECKING:
     from ringfence.local.dev import Auth, Engine
@@ -153,6 +153,9 @@ def dev(
     except Stopped as stopped:
         tell("stopped")
         return exit_codes.OK if ready else _EXIT_BY_SIGNAL + stopped.signal_number
+    finally:
+        if ready:
+            leave_latest(system.run_folder)
 
 
 def _log_to_stderr(verbose: bool) -> None:
@@ -218,6 +221,7 @@ def _tell_ready(output: Output, system: Dev, auth: str, queues: str) -> None:
         ("Logs", str(system.logs)),
         ("Variables", str(variables)),
     ]
+    pairs += [("", f"({other / variables.name}: another `ringfence dev`)") for other in others_running(system.run_folder)]
     output.fields(pairs)
     header = "" if auth == "none" else ' -H "Authorization: Bearer $RINGFENCE_API_KEY"'
     if queues == "redis":

@@ -16,6 +16,7 @@ from ringfence import claim, settle, transitions, verdict
 from ringfence.change import Change, Is, Refused, Written, all_of
 from ringfence.crew import Crew
 from ringfence.gateway import Gateway
+from ringfence.inhand import InHand
 from ringfence.intake import Intake
 from ringfence.job import Job, Millis, State
 from ringfence.lease import Heartbeat
@@ -53,13 +54,13 @@ class Bug:
 # --- pieces --------------------------------------------------------------------------------------------------------------
 
 
-class AcknowledgesFirst(Crew):
+class AcknowledgesFirst(InHand):
     def _take_and_run(self, lease: Lease, ticket: Any) -> Any:
         self._queue.acknowledge([lease])
         return super()._take_and_run(lease, ticket)
 
 
-class AcknowledgesLost(Crew):
+class AcknowledgesLost(InHand):
     def _decided(self, lease: Lease, disposition: Disposition) -> None:
         super()._decided(lease, disposition)
         if not isinstance(disposition, Acknowledge):
@@ -70,8 +71,8 @@ class KeepsWhatItHasNotStarted(Crew):
     def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None: ...
 
 
-class TakesNoNoticeOfTheEnd(Crew):
-    def _stop_in_time(self) -> None: ...
+class TakesNoNoticeOfTheEnd(InHand):
+    def stop_in_time(self) -> None: ...
 
 
 class LeavesTheVisibility(Heartbeat):
@@ -229,9 +230,11 @@ DEATHS = ("crash before", "crash after")
 
 BUGS: tuple[Bug, ...] = (
     Bug("keeps no row of a dead job that rode in its ticket", ("every_accepted_job_ends",), planted=forgets_dead_carried),
-    Bug("acknowledges before the commit", ("acknowledged_only_when_decided",), lambda: Parts(crew=AcknowledgesFirst)),
+    Bug("acknowledges before the commit", ("acknowledged_only_when_decided",), lambda: Parts(in_hand=AcknowledgesFirst)),
     Bug(
-        "acknowledges what it has lost or given back", ("acknowledged_only_when_decided",), lambda: Parts(crew=AcknowledgesLost)
+        "acknowledges what it has lost or given back",
+        ("acknowledged_only_when_decided",),
+        lambda: Parts(in_hand=AcknowledgesLost),
     ),
     Bug(
         "completes by job id",
@@ -339,7 +342,7 @@ BUGS: tuple[Bug, ...] = (
         planted=looks_and_takes_apart,
         fault_share=0.02,
     ),
-    Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(crew=TakesNoNoticeOfTheEnd), fault_share=0.02),
+    Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(in_hand=TakesNoNoticeOfTheEnd), fault_share=0.02),
 )
 
 __all__ = ["BUGS", "Bug"]

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ringfence import worker
+from ringfence import crew, worker
 
 MODULES_WITH_THREADS = (
     "ringfence.company",
@@ -405,8 +405,8 @@ def taking_turns() -> Iterator[None]:
     with ExitStack() as stack:
         for module in MODULES_WITH_THREADS:
             stack.enter_context(patch(f"{module}.threading", THREADING))
-        for name in ("Crew", "Taker"):
-            stack.enter_context(patch(f"ringfence.worker.{name}", getattr(worker, name)))  # a world puts its own there
+        for module, name in ((worker, "Crew"), (worker, "Taker"), (crew, "InHand")):
+            stack.enter_context(patch.object(module, name, getattr(module, name)))  # a world puts its own there
         stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", Look(0.5)))
         stack.enter_context(patch("ringfence.intake.FETCHED_SECONDS", 3.0))  # calls take longer here than elsewhere
         stack.enter_context(patch("ringfence.timers.DUE_SHARDS", 1))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringfence import worker
+from ringfence import crew, worker
 from ringfence.acceptance import Accepted, Submission
 from ringfence.attempt import Taker
 from ringfence.clock import SystemClock
@@ -22,6 +22,7 @@ from ringfence.company import Company
 from ringfence.crew import Crew
 from ringfence.errors import Rejected, Unavailable
 from ringfence.gateway import Gateway
+from ringfence.inhand import InHand
 from ringfence.job import Guarantee, Job, Millis, State
 from ringfence.lease import Heartbeat
 from ringfence.memory.ledger import MemoryLedger
@@ -88,6 +89,7 @@ class Parts:
     relay: Callable[..., Relay] = Relay
     timers: Callable[..., Timers] = Timers
     crew: Callable[..., Crew] = Crew
+    in_hand: Callable[..., InHand] = InHand
     taker: Callable[..., Taker] = TellingTaker
     heartbeat: type[Heartbeat] = Heartbeat
     ledger: Callable[..., MemoryLedger] = MemoryLedger
@@ -173,6 +175,7 @@ class World:
         """Everybody at work under faults; then healed, until everything has ended."""
         scheduler = self.scheduler
         worker.Crew, worker.Taker = self.parts.crew, self.parts.taker  # type: ignore[assignment, misc]
+        crew.InHand = self.parts.in_hand  # type: ignore[assignment, misc]
         for number in range(self.plan.jobs):
             scheduler.spawn(Process(f"client-{number}"), lambda number=number: self._client(number))  # type: ignore[misc]
         scheduler.spawn(Process("operator"), self._operator)

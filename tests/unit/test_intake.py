@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from ringfence import Context
+from ringfence import App, Context
 from ringfence.errors import Unavailable
+from ringfence.intake import Intake
 from ringfence.memory.queue import MemoryQueue
 from ringfence.ports import FusedQueue, Lease
+from ringfence.testing.system import MemorySystem
 
 from .test_worker_feed import Served, eventually
 
@@ -23,6 +25,8 @@ SOONER_THAN_LEASES_END = 8.0
 class AskedQueue(MemoryQueue):
     """A queue in memory that can be asked ahead."""
 
+    fetched: int
+    """Calls that took messages."""
     asked: int
     asked_for: int
     """Messages that the latest reply brings."""
@@ -35,7 +39,9 @@ class AskedQueue(MemoryQueue):
         self, done: Sequence[Lease], max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0
     ) -> list[Lease]:
         self.acknowledge(done)
-        return self.lease(max_tickets, lease_seconds, wait_seconds)
+        leases = self.lease(max_tickets, lease_seconds, wait_seconds)
+        self.fetched += bool(leases)
+        return leases
 
     def ask(self, done: Sequence[Lease], max_tickets: int, lease_seconds: float) -> Callable[[], list[Lease]]:
         self.asked += 1
@@ -65,7 +71,7 @@ def asked_ahead(code: Callable[..., Any], *faults: str, **options: Any) -> tuple
     def wrap(name: str, port: Any) -> Any:
         if name == "queue:default":
             port.__class__ = AskedQueue
-            port.asked, port.asked_for, port.faults = 0, 0, set(faults)
+            port.fetched, port.asked, port.asked_for, port.faults = 0, 0, 0, set(faults)
             port.reply_begun, port.may_reply = threading.Event(), threading.Event()
             port.may_reply.set()
             assert isinstance(port, FusedQueue)
@@ -136,3 +142,45 @@ def test_whoever_became_idle_while_the_watch_was_bringing_messages_is_called() -
     jobs.queue.may_reply.set()
     jobs.here.wait_done(40)
     jobs.here.end()
+
+
+class CountedFeed:
+    """Has as many messages as anybody wants; ``rooms`` says how many that was."""
+
+    stopping, can_ask = False, True
+
+    def __init__(self) -> None:
+        self.rooms: list[int] = []
+
+    def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
+        self.rooms.append(room)
+        return [Lease("{}", f"{len(self.rooms)}/{number}", 1, "id", "default") for number in range(room)]
+
+
+def test_whoever_comes_back_while_another_still_waits_fetches_many() -> None:
+    feed, lock = CountedFeed(), threading.Lock()
+    intake = Intake(
+        "default",
+        (),
+        feed,  # type: ignore[arg-type]
+        MemorySystem(App()).services,
+        threads=2,
+        lease_seconds=30.0,
+        lock=lock,
+        over=threading.Event(),
+        on_fetched=lambda messages: None,
+        on_stop=lambda: None,
+    )
+
+    def sent() -> Callable[[], None]:
+        intake.pending.clear()  # as if they had been done meanwhile
+        errand = intake.errand(0)
+        assert errand is not None
+        return errand
+
+    first, second = sent(), sent()
+    first()
+    sent()()
+    second()
+    sent()()
+    assert feed.rooms == [1, 3, 1, 7], "one is left to the second, as long as there may be fewer than are wanted"

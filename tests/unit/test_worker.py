@@ -16,12 +16,13 @@ import pytest
 from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
 from ringfence.clock import SystemClock
-from ringfence.crew import HAND_OVER_SECONDS, NOT_STARTED_PAUSE_SECONDS, STOP_SECONDS
+from ringfence.crew import NOT_STARTED_PAUSE_SECONDS
 from ringfence.job import Job, State
 from ringfence.ownership import Ownership
 from ringfence.retry import Backoff
 from ringfence.testing.port_faults import Crash, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
+from ringfence.timeleft import HAND_OVER_SECONDS, STOP_SECONDS
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.verdict import RETURNS_PER_ATTEMPT
 from ringfence.wire import Ticket, encode_ticket
@@ -697,7 +698,7 @@ def test_a_long_job_costs_at_most_one_write_in_half_a_lease_however_often_its_he
 
 def test_a_queue_that_does_not_answer_does_not_keep_an_invocation_beyond_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its batch, one message fits no more, and giving it back hangs; the other's job is stuck, and times out."""
-    monkeypatch.setattr("ringfence.crew.STOP_SECONDS", 0.5)
+    monkeypatch.setattr("ringfence.timeleft.STOP_SECONDS", 0.5)
     running, go_on = threading.Event(), threading.Event()
 
     def code(ctx: Context) -> None:

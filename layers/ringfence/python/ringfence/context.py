@@ -158,6 +158,8 @@ class Context:
 
 def encode_text(value: Any, what: str) -> str:
     """A value as JSON text. Raises `Rejected` when it is not JSON or larger than `MAX_TEXT_BYTES`."""
+    if value is None:
+        return "null"
     try:
         encoded = msgspec.json.encode(value)
         if b"null" in encoded:  # which it writes for NaN and the infinities too: JSON has none of them

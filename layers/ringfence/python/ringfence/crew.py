@@ -1,8 +1,8 @@
 """The threads that work on the messages of one queue.
 
 They lead by turns: whoever has nothing to do takes the next message, whoever finds none fetches more, and nothing is handed
-from thread to thread (the pattern Leader/Followers: Schmidt, Stal, Rohnert and Buschmann, POSA 2). Short jobs are so run one
-after another by the very thread that fetched them, and long ones side by side.
+from thread to thread (the pattern Leader/Followers: Schmidt, Stal, Rohnert and Buschmann, POSA 2). Long jobs so run side by
+side. A thread whose jobs are short leads alone: they share one interpreter, so more threads would only wait for each other.
 """
 
 from __future__ import annotations
@@ -11,27 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from ringfence.attempt import Taker, name_of, run_code
-from ringfence.carried import Carried
+from ringfence.attempt import Taker, name_of
 from ringfence.company import Company
-from ringfence.errors import Poisoned
+from ringfence.inhand import InHand
 from ringfence.intake import Feed, Intake, Message
 from ringfence.lease import Heartbeat
-from ringfence.outcome import Acknowledge, Disposition, Failed, Interrupted, Keep, Outcome, Release
-from ringfence.ownership import Hold, Ownership
-from ringfence.places import kind_and_place
-from ringfence.ports import Lease, Queue
-from ringfence.settle import settle
-from ringfence.wire import Ticket
-
-STOP_SECONDS = 10.0
-"""So long before an invocation's end nothing new is started and running jobs are asked to stop."""
-
-HAND_OVER_SECONDS = 5.0
-"""So long before it, what still runs is handed over, its checkpoint kept; if the whole of it is short, in its last quarter."""
-
-LEAVE_SECONDS = 1.0
-"""So long before it, or in its last twentieth, the batch returns with what is decided by then; the rest comes again."""
+from ringfence.ports import Clock, Lease, Queue
+from ringfence.timeleft import ENDLESS, TimeLeft
 
 NOT_STARTED_PAUSE_SECONDS = 1.0
 
@@ -41,9 +27,18 @@ SURPLUS_SECONDS = 1.0
 LOOK_SECONDS = 0.5
 """How often a crew that is fed looks whether it is to stop."""
 
+SHORT_SECONDS = 100e-6
+"""Up to so long a message may take, all included, for one thread to lead alone: a few times what we add to an empty job."""
+
+STREAK = 32
+"""Messages of one thread that show whether they are short."""
+
+STUCK_SECONDS = 1e-3
+"""Whoever has not taken another message within this time does not lead alone any more."""
+
 
 class Crew:
-    """One call of `Worker.handle` or `Worker.serve`: its messages, its threads, and the heartbeat that keeps its leases."""
+    """One call of `Worker.handle` or `Worker.serve`: its threads, and the watch that sees to it that they end in time."""
 
     def __init__(
         self,
@@ -57,21 +52,14 @@ class Crew:
         remaining_seconds: Callable[[], float],
         feed: Feed | None = None,
     ) -> None:
-        self._taker, self._services, self._queue, self._threads = taker, taker.services, queue, threads
-        self._company = company
-        self._longest_lease_seconds = taker.lease_seconds_for(None)
+        self._taker, self._queue, self._threads = taker, queue, threads
         self._clock, self._telemetry = taker.services.clock, taker.services.telemetry
-        self._remaining_seconds = remaining_seconds
-        self._whole_seconds = remaining_seconds()
-        self._undecided: dict[str, Lease] = {}
-        self._running: dict[str, Ownership | Carried] = {}
+        self._longest_lease_seconds = taker.lease_seconds_for(None)
+        self._time = TimeLeft(remaining_seconds)
         self._unfit: list[Lease] = []
-        self._carried = 0
         self._asides = 0
         """Threads that do something for the watch."""
-        self._abandoned = 0
-        """Threads that still run code whose job was decided beside them."""
-        self._short = 0
+        self._short_of = 0
         """Threads that were lost to a job and could not be replaced."""
         self._crash: BaseException | None = None
         self._over = threading.Event()
@@ -83,6 +71,13 @@ class Crew:
         self._idle = 0
         self._called = False
         """Whether one of the idle has been called and is not there yet: one at a time, for most are called in vain."""
+        self._taken = 0
+        """Messages, so far."""
+        self._leading: Streak | None = None
+        """Of the thread that leads alone. The others stand by."""
+        self._standing_by = threading.Condition(self._lock)
+        """Where one of them waits to look whether it still may."""
+        self._stands_by = False
         self._intake = Intake(
             queue.name,
             leases,
@@ -95,7 +90,19 @@ class Crew:
             on_fetched=self._awaits,
             on_stop=self._news.notify,
         )
-        self._heartbeat = heartbeat(queue, self._services, on_timeout=self._time_out)
+        self._in_hand = InHand(
+            taker,
+            queue,
+            company,
+            heartbeat,
+            intake=self._intake,
+            time=self._time,
+            lock=self._lock,
+            news=self._news,
+            over=self._over,
+            replace=self._replace,
+        )
+        self._heartbeat = self._in_hand.heartbeat
 
     def run(self) -> list[Lease]:
         """Until every message is decided or the time is up. Returns those that may be acknowledged and are not yet."""
@@ -106,7 +113,7 @@ class Crew:
                 if not self._start_thread(self._lead_and_follow):
                     break  # with as many as there may be
             self._watch()
-            self._tell_carried()
+            self._in_hand.tell_carried()
             self._give_back(intake.take_all(), NOT_STARTED_PAUSE_SECONDS)
             if intake.done and intake.feed is not None:
                 self._aside(intake.acknowledge)
@@ -128,30 +135,35 @@ class Crew:
                     raise self._crash
                 if not self._goes_on():
                     return
-                self._news.wait(self._until_next_look())
+                self._news.wait(LOOK_SECONDS if self._intake.feed is not None else self._time.until_threshold())
 
     def _goes_on(self) -> bool:
         intake = self._intake
         if intake.feed is not None and not intake.feed.stopping:
             return True
-        busy = self._undecided or self._unfit or self._asides or intake.busy
-        return bool(busy) and self._remaining_seconds() > self._leave_seconds
+        busy = self._in_hand or self._unfit or self._asides or intake.busy
+        return bool(busy) and self._time.seconds() > self._time.leave_seconds
 
     def _look(self) -> None:
-        self._stop_in_time()
+        self._in_hand.stop_in_time()
         with self._lock:
             unfit, self._unfit = self._unfit, []
         self._give_back(unfit, NOT_STARTED_PAUSE_SECONDS)
-        self._tell_carried()
+        self._in_hand.tell_carried()
         intake = self._intake
         if intake.feed is not None:
-            intake.feed.look(self._abandoned)
+            intake.feed.look(self._in_hand.abandoned)
             for errand in (intake.errand_beside, intake.errand_done):  # every thread may be busy for long
                 with self._lock:
                     run = errand()
                 if run is not None:
                     self._aside(run)
             self._give_back(intake.take_all() if intake.stopping else intake.take_surplus(SURPLUS_SECONDS), 0.0)
+
+    def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None:
+        """Release messages that were not started, aside."""
+        if leases:
+            self._aside(partial(self._in_hand.release, leases, delay_seconds))
 
     def _aside(self, work: Callable[[], object]) -> None:
         """Do it in a thread of its own: a queue that does not answer must not keep the watch from the time."""
@@ -174,49 +186,10 @@ class Crew:
     def _wait_for_asides(self) -> None:
         """As long as there is time."""
         with self._lock:
-            while self._asides and self._crash is None and (left := self._remaining_seconds() - self._leave_seconds / 2) > 0:
-                self._news.wait(None if left == float("inf") else left + 0.001)
+            while self._asides and self._crash is None and (left := self._time.seconds() - self._time.leave_seconds / 2) > 0:
+                self._news.wait(None if left == ENDLESS else left + 0.001)
 
-    def _stop_in_time(self) -> None:
-        left = self._remaining_seconds()
-        with self._lock:
-            running = list(self._running.values())
-        told_to_stop = self._intake.stopping
-        if self._whole_seconds == float("inf"):
-            self._whole_seconds = left  # the grace, once there is one
-        for hold in running:
-            if left <= STOP_SECONDS or told_to_stop:
-                hold.stopping = True
-            if left <= self._hand_over_seconds:
-                self._settle_beside(hold, Interrupted())
-
-    def _tell_carried(self) -> None:
-        """Jobs that ride in their tickets are told of together: a line for each would cost more than they do."""
-        with self._lock:
-            carried, self._carried = self._carried, 0
-        if carried:
-            self._telemetry.event("carried_jobs_succeeded", queue=self._queue.name, count=carried)
-
-    def _until_next_look(self) -> float | None:
-        """Seconds until a threshold near the invocation's end is crossed; None without such an end."""
-        if self._intake.feed is not None:
-            return LOOK_SECONDS
-        left = self._remaining_seconds()
-        if left == float("inf"):
-            return None
-        thresholds = (STOP_SECONDS, self._hand_over_seconds, self._leave_seconds)
-        ahead = [left - threshold for threshold in thresholds if left > threshold]
-        return min(ahead, default=0.1) + 0.001
-
-    @property
-    def _hand_over_seconds(self) -> float:
-        return min(HAND_OVER_SECONDS, self._whole_seconds / 4)
-
-    @property
-    def _leave_seconds(self) -> float:
-        return min(LEAVE_SECONDS, self._whole_seconds / 20)
-
-    # --- taking and fetching: in the threads of the crew -------------------------------------------------------------
+    # --- the threads -------------------------------------------------------------------------------------------------
 
     def _start_thread(self, code: Callable[[], None], name: str | None = None) -> bool:
         """Whether it could be started: a machine, or a limit on this process, may have no more threads."""
@@ -228,19 +201,39 @@ class Crew:
         return True
 
     def _lead_and_follow(self) -> None:
+        streak = Streak(self._clock)
         try:
-            while (message := self._next()) is not None:
-                if not self._decide(*message) and self._is_replaced():
+            while (message := self._next(streak)) is not None:
+                if not self._in_hand.decide(*message) and self._is_replaced():
                     return
+                streak.messages += 1
+                if streak.messages == STREAK and self._intake.feed is not None:
+                    with self._lock:
+                        self._lead_alone(streak, streak.is_quick())
         except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
             self._crashed(crash)
+
+    def _replace(self, carry_out: Callable[[], None]) -> None:
+        """In a thread that then takes the place of one that is lost."""
+
+        def take_its_place() -> None:
+            try:
+                carry_out()
+            except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
+                self._crashed(crash)
+            self._lead_and_follow()
+
+        if not self._start_thread(take_its_place):
+            with self._lock:
+                self._short_of += 1
+            carry_out()
 
     def _is_replaced(self) -> bool:
         """Whether another thread has taken the place of one whose job was decided beside it."""
         with self._lock:
-            self._abandoned -= 1
-            short = self._short > 0
-            self._short -= short
+            self._in_hand.abandoned -= 1
+            short = self._short_of > 0
+            self._short_of -= short
             return not short
 
     def _crashed(self, crash: BaseException) -> None:
@@ -248,29 +241,35 @@ class Crew:
             self._crash = self._crash or crash
             self._news.notify()
 
-    def _next(self) -> Message | None:
+    # --- taking and fetching: in these threads -----------------------------------------------------------------------
+
+    def _next(self, streak: Streak) -> Message | None:
         """The next message for a thread that has none; None when there is nothing left to do."""
         intake = self._intake
         while True:
             with self._lock:
-                stopping = intake.stopping
-                message = None if stopping else self._take()
+                stopping, message = intake.stopping, None
+                if not stopping:
+                    if self._leading is not streak and self._leading is not None:
+                        self._stand_by(self._leading)
+                        continue
+                    message = self._take()
                 if message is not None:
-                    errand = intake.errand_ahead(len(self._undecided))
+                    errand = intake.errand_ahead(len(self._in_hand))
                     if errand is None:
                         return message
                 elif intake.feed is None or stopping:
                     self._news.notify()
                     return None
                 else:
-                    errand = intake.errand(len(self._undecided))
+                    errand = intake.errand(len(self._in_hand))
+                    if errand is None or intake.fetching_anew:
+                        self._lead_alone(streak, False)
                     if errand is None:
-                        self._idle += 1
-                        self._work.wait()
-                        self._idle -= 1
-                        self._called = False
+                        self._wait_for_call()
                         continue
             errand()
+            streak.begin()
             if message is not None:
                 with self._lock:
                     self._call_if_wanted()  # who found nothing to do meanwhile
@@ -280,30 +279,37 @@ class Crew:
         """Under the lock."""
         intake = self._intake
         while intake.pending:
-            lease, ticket = intake.pending.popleft()
+            message = intake.pending.popleft()
+            lease, ticket = message
             if not self._heartbeat.waits(lease):
                 continue  # its lease ended before it was started: somebody else has it
-            if not self._fits(name_of(ticket)):
+            if not self._time.fits(self._taker.timeout_seconds_for(name_of(ticket))):
                 self._unfit.append(lease)
                 self._news.notify()
                 continue
-            self._undecided[lease.receipt] = lease
+            self._in_hand.add(lease)
+            self._taken += 1
             self._call_if_wanted()
-            return lease, ticket
+            return message
         return None
+
+    def _wait_for_call(self) -> None:
+        """Under the lock."""
+        self._idle += 1
+        self._work.wait()
+        self._idle -= 1
+        self._called = False
 
     def _call_if_wanted(self) -> None:
         """Under the lock: call one of those that wait, if there is something for it to do."""
-        if self._idle and not self._called and (self._intake.pending or not self._intake.fetching):
+        if self._idle and not self._called and self._is_work and not (self._stands_by and self._leading is not None):
             self._called = True
             self._work.notify()
 
-    def _fits(self, name: str | None) -> bool:
-        """A job is started only if its timeout fits the time left; one that fits no invocation has the whole of one."""
-        if self._whole_seconds == float("inf"):
-            return True
-        wanted = min(self._taker.timeout_seconds_for(name) + STOP_SECONDS, 0.9 * self._whole_seconds)
-        return self._remaining_seconds() >= wanted
+    @property
+    def _is_work(self) -> bool:
+        """Whether there is something to do that nobody does."""
+        return bool(self._intake.pending) or not self._intake.fetching
 
     def _awaits(self, messages: Sequence[Message]) -> None:
         self._heartbeat.awaits(self._with_lease_seconds(messages), self._longest_lease_seconds)
@@ -312,114 +318,45 @@ class Crew:
         seconds_for = self._taker.lease_seconds_for
         return [(lease, seconds_for(name_of(ticket))) for lease, ticket in messages]
 
-    # --- deciding one message ----------------------------------------------------------------------------------------
+    # --- leading alone -----------------------------------------------------------------------------------------------
 
-    def _decide(self, lease: Lease, ticket: Ticket | Poisoned) -> bool:
-        """Whether this thread decided the message; false if its job's outcome was taken beside it."""
-        disposition: Disposition | None
-        try:
-            disposition = self._take_and_run(lease, ticket)
-        except Exception as fault:  # noqa: BLE001 - told, and the message comes again when its lease ends
-            disposition = self._failed(lease, fault)
-        if disposition is None:
-            return False
-        self._decided(lease, disposition)
-        return True
+    def _lead_alone(self, streak: Streak, alone: bool) -> None:
+        """Under the lock: whether this thread, if no other, shall take all messages from now on."""
+        if alone:
+            self._leading = self._leading or streak
+        elif self._leading is streak:
+            self._leading = None
 
-    def _take_and_run(self, lease: Lease, ticket: Ticket | Poisoned) -> Disposition | None:
-        seat = self._company.enter(self._stops)
-        if seat is None:
-            return Release()
-        try:
-            hold = self._taker.take(self._queue, lease, ticket, lambda: seat.be_alone(self._stops))
-            if not isinstance(hold, Hold):
-                return hold
-            hold.leave = seat.leave
-            self._running[lease.receipt] = hold
-            self._heartbeat.owns(hold)
-            left = self._remaining_seconds()
-            if left <= STOP_SECONDS:
-                hold.stopping = True
-            # A claim may have taken so much patience that it is too late, or that this batch has returned without it.
-            too_late = hold.settled or self._over.is_set() or left <= self._hand_over_seconds
-            outcome, effects = (Interrupted(), ()) if too_late else run_code(hold)
-        finally:
-            seat.leave()
-        if hold.take_outcome():
-            return settle(hold, outcome, effects, self._services)
-        with self._lock:
-            if lease.receipt not in self._undecided:  # it may have been decided before it was known to be running
-                self._running.pop(lease.receipt, None)
-                self._heartbeat.forget(lease)
-        return None
+    def _stand_by(self, leading: Streak) -> None:
+        """Under the lock: wait as long as another thread leads alone. One of those who do looks whether it gets on, lest a job
+        that is long for once keep messages waiting."""
+        if not self._stands_by:
+            self._stands_by = True
+            while self._leading is leading and self._is_work:
+                taken = self._taken
+                self._standing_by.wait(STUCK_SECONDS)
+                if self._taken == taken and self._is_work:
+                    self._lead_alone(leading, False)
+            self._stands_by = False
+        if self._leading is leading:
+            self._wait_for_call()
 
-    def _stops(self) -> bool:
-        """Whether it is too late for a job that has waited for company to end."""
-        return self._intake.stopping or self._over.is_set() or self._remaining_seconds() <= STOP_SECONDS
 
-    def _failed(self, lease: Lease, fault: Exception) -> Disposition:
-        reason = kind_and_place(fault)
-        self._telemetry.event("message_failed", queue=lease.queue, message_id=lease.message_id, reason=reason)
-        return Keep()
+class Streak:
+    """Messages that one thread has decided one after the other."""
 
-    def _decided(self, lease: Lease, disposition: Disposition) -> None:
-        if isinstance(disposition, Release):
-            self._release([lease], disposition.delay_seconds)
-        else:
-            self._heartbeat.forget(lease)
-        with self._lock:
-            hold = self._running.pop(lease.receipt, None)
-            if self._undecided.pop(lease.receipt, None) is not None and isinstance(disposition, Acknowledge):
-                self._intake.done.append(lease)
-                self._carried += isinstance(hold, Carried)
-            if self._intake.feed is None or self._intake.stopping:
-                self._news.notify()
+    __slots__ = ("_began", "_clock", "messages")
 
-    def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None:
-        """Release messages that were not started, aside."""
-        if leases:
-            self._aside(partial(self._release, leases, delay_seconds))
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.begin()
 
-    def _release(self, leases: Sequence[Lease], delay_seconds: float) -> None:
-        self._heartbeat.forget_before_release(leases)
-        try:
-            self._queue.release(leases, delay_seconds)
-        except Exception as fault:  # noqa: BLE001 - they come back by themselves when their leases end
-            reason = kind_and_place(fault)
-            self._telemetry.event("release_failed", queue=self._queue.name, count=len(leases), reason=reason)
+    def begin(self) -> None:
+        """Anew: the thread has done something else."""
+        self.messages, self._began = 0, self._clock.monotonic()
 
-    # --- beside a job's thread ---------------------------------------------------------------------------------------
-
-    def _time_out(self, hold: Hold) -> None:
-        self._settle_beside(hold, Failed(f"timed out after {hold.spec.timeout_seconds:g} s", "timeout"))
-
-    def _settle_beside(self, hold: Hold, outcome: Outcome) -> None:
-        """Decide a job whose own thread is still busy. That thread is lost to the crew from here on; the one that settles
-        takes its place."""
-        if not isinstance(hold, Ownership | Carried) or not hold.take_outcome():
-            return
-        with self._lock:
-            self._abandoned += 1
-        hold.stopping = True
-        hold.leave()
-        if hold.abandon is not None:
-            hold.abandon()
-
-        def carry_out() -> None:
-            try:
-                try:
-                    disposition = settle(hold, outcome, (), self._services)
-                except Exception as fault:  # noqa: BLE001 - told, and the message comes again when its lease ends
-                    disposition = self._failed(hold.lease, fault)
-                self._decided(hold.lease, disposition)
-            except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
-                self._crashed(crash)
-
-        def take_its_place() -> None:
-            carry_out()
-            self._lead_and_follow()
-
-        if not self._start_thread(take_its_place):
-            with self._lock:
-                self._short += 1
-            carry_out()
+    def is_quick(self) -> bool:
+        """Whether they were short; and begin anew."""
+        messages, began = self.messages, self._began
+        self.begin()
+        return self._began - began < messages * SHORT_SECONDS

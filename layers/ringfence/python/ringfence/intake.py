@@ -97,6 +97,8 @@ class Intake:
         self._lock, self._over, self._on_fetched, self._on_stop = lock, over, on_fetched, on_stop
         self._fetchers = 0
         """Threads that fetch, or are about to."""
+        self._fetched = 0
+        """The most messages that they may bring."""
         self._two_may_wait = threads > 1 and feed is not None and feed.can_ask
         """Whether, with nothing there, two wait for a first message: when one has got it, nobody need be called to take its
         place, which may last longer than a job. It costs nothing where one call does all."""
@@ -126,15 +128,20 @@ class Intake:
         """Whether a thread is bringing messages, or waits for them."""
         return self._asking or self._fetchers > 0
 
+    @property
+    def fetching_anew(self) -> bool:
+        """Whether a thread waits for messages that were not asked for ahead: it may wait for long."""
+        return self._fetchers > 0
+
     def errand_ahead(self, undecided: int) -> Errand | None:
         """What a thread shall do before it starts its message: mostly nothing, but ask for more when there are few left.
 
         Neither the crew nor the queue waits for the other then. Where jobs take long, what is asked for would only lie there.
         """
-        takes_long = self._hold_at_once <= self._threads
-        if takes_long or 2 * len(self.pending) > self._hold_at_once or self._asked or self.fetching:
+        if 2 * len(self.pending) > self._hold_at_once or self._asked or self.fetching:
             return None
-        if self.feed is None or not self.feed.can_ask:
+        takes_long = self._hold_at_once <= self._threads
+        if takes_long or self.feed is None or not self.feed.can_ask:
             return None
         self._asking = True
         return partial(self._ask, self.feed, self._room(undecided))
@@ -147,8 +154,10 @@ class Intake:
             return self._receiving(self._asked)
         two = self._dry and self._two_may_wait and not self._unreachable
         if self.feed is not None and self._fetchers < 1 + two:
+            room = self._room(undecided)
             self._fetchers += 1
-            return partial(self._fetch, self.feed, self._room(undecided))
+            self._fetched += room
+            return partial(self._fetch, self.feed, room)
         return self.errand_done()
 
     def errand_done(self) -> Errand | None:
@@ -171,9 +180,8 @@ class Intake:
             took_seconds = max(self._services.clock.monotonic() - self.fetched_at, 1e-6)
             lasts = int((self._held - left) * FETCHED_SECONDS / took_seconds)
             self._hold_at_once = max(self._threads, min(2 * self._hold_at_once, MOST_HELD, lasts))
-        if self._fetchers > 1:
-            return 1
-        return max(1, self._hold_at_once - left - undecided - self._two_may_wait)
+        others = self._fetched or self._two_may_wait  # one is left to whoever may wait beside this one
+        return max(1, self._hold_at_once - left - undecided - others)
 
     # --- not under the lock ------------------------------------------------------------------------------------------
 
@@ -201,6 +209,7 @@ class Intake:
             self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
         with self._lock:
             self._fetchers -= 1
+            self._fetched -= room
 
     def _exchange(self, feed: Feed, room: int) -> bool:
         done = self._take_done()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -134,6 +134,26 @@ def test_a_wrong_payload_is_dead_at_once(payload: str) -> None:
     job = run(system(code), payload)
     assert (job.state, job.attempts) == (State.DEAD, 1)
     assert "payload does not fit" in (job.error or "")
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        ('{"x":"canary"}', "at $.x: Expected `int`, got `str`"),
+        ('{"x":1,"of":{"canary":["canary"]}}', "at $.of[...][0]: Expected `int`, got `str`"),
+        ('{"x":1,"kind":"canary"}', "at $.kind"),
+        ('{"x":1,"canary":2}', "at $"),
+        ("{}", "at $: Object missing required field `x`"),
+        ("[]", "at $: Expected `object`, got `array`"),
+    ],
+)
+def test_of_a_wrong_payload_the_path_of_the_fault_is_told_no_line_of_ours_and_no_value(payload: str, told: str) -> None:
+    def code(ctx: Context, x: int, of: dict[str, list[int]] | None = None, kind: Literal["a", "b"] = "a") -> None: ...
+
+    here = system(code)
+    run(here, payload)
+    (event,) = here.telemetry.named("job_dead")
+    assert (event["reason"], event["traceback"]) == (f"the payload does not fit {told}", None)
 
 
 def test_c40_a_name_that_is_not_registered_is_never_looked_up_and_ends_dead() -> None:

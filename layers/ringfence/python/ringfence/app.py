@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ringfence.durations import seconds_of
-from ringfence.errors import Dead
+from ringfence.errors import Misfit
 from ringfence.retry import Backoff
 from ringfence.settings import MIN_LEASE_SECONDS
 
@@ -23,6 +23,12 @@ MAX_TIMEOUT_SECONDS = 11.5 * 3600
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_PATH = re.compile(r" - at `(\$(?:\.\w+|\[(?:\d+|\.\.\.)\])*)`\Z")
+"""Where msgspec found a fault: names of the signature and its types, and places in lists. A key of a dict is ``[...]``."""
+
+_OF_TYPES_ALONE = re.compile(r"Expected `[\w |]+`(?:, got `\w+`)?|Object missing required field `\w+`")
+"""What msgspec says that names types and members of the signature. All else may quote a value, or a member nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +49,13 @@ class JobSpec:
     """The payload's type; None takes anything and passes nothing on."""
 
     def decode(self, payload: str) -> dict[str, Any]:
-        """The keyword arguments in a payload. Raises `Dead` with the path of the fault: no other attempt would differ."""
+        """The keyword arguments in a payload. Raises `Misfit` with the path of the fault: no other attempt would differ."""
         if self.arguments is None:
             return {}
         try:
             return msgspec.structs.asdict(msgspec.json.decode(payload, type=self.arguments))
         except (msgspec.DecodeError, RecursionError) as fault:
-            raise Dead(f"the payload does not fit {self.name}: {fault}") from None
+            raise Misfit(f"the payload does not fit {self.name}: {fault}", _without_values(fault)) from None
 
 
 class App:
@@ -109,6 +115,14 @@ class App:
             return function
 
         return register
+
+
+def _without_values(fault: Exception) -> str:
+    """Where the payload does not fit, and why, as far as that can be told without a word of it."""
+    at = _PATH.search(str(fault))
+    complaint = str(fault)[: at.start() if at else None]
+    why = f": {complaint}" if _OF_TYPES_ALONE.fullmatch(complaint) else ""
+    return f"the payload does not fit at {at[1] if at else '$'}{why}"
 
 
 def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:

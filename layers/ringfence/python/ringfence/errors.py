@@ -84,6 +84,14 @@ class Dead(RingfenceError):
     """Raised by a job: never try again; the job ends ``dead`` with this reason."""
 
 
+class Misfit(Dead):
+    """The payload does not fit the job's signature. ``told`` is what may be logged of it: nothing that the payload says."""
+
+    def __init__(self, message: str, told: str) -> None:
+        super().__init__(message)
+        self.told = told
+
+
 class NotFound(Rejected, LookupError):
     """There is no such job; another tenant's job looks the same."""
 

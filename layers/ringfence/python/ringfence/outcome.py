@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-from ringfence.errors import Dead, EffectRefused, LeaseLost, Rejected, Retry, Stopping, Unavailable
+from ringfence.errors import Dead, EffectRefused, LeaseLost, Misfit, Rejected, Retry, Stopping, Unavailable
 from ringfence.places import kind_and_place, users_frames
 
 
@@ -88,6 +88,10 @@ def outcome_of(raised: BaseException) -> Outcome:
             return Interrupted()
         case Retry():
             return Failed(str(raised), cause, raised.after_seconds, frames)
+        case Misfit():
+            return Hopeless(
+                str(raised), raised.told
+            )  # the fault is in the payload: no line of code, ours or the user's, shows it
         case Dead():
             return Hopeless(str(raised), cause, frames)
         case EffectRefused():

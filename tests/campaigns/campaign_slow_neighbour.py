@@ -29,13 +29,12 @@ from ringfence.aws.ledger import DynamoLedger
 from ringfence.aws.log import KinesisLog
 from ringfence.change import Written
 from ringfence.clock import SystemClock
-from ringfence.http.auth import DEFAULT_TENANT
 from ringfence.ids import RandomIds
 from ringfence.job import Job
-from ringfence.jsontext import sha256
 from ringfence.local.dev import Dev
 from ringfence.ports import LogEntry
 from ringfence.settings import Settings
+from ringfence.testing.given import accepted_record
 from ringfence.testing.worker_command import WorkerCommand
 from ringfence.wire import JobRecord, encode_records
 
@@ -87,20 +86,7 @@ class Here:
         ]
 
     def _registered(self, count: int) -> list[JobRecord]:
-        payload = "{}"
-        records = [
-            JobRecord(
-                job_id=self.ids.job(),
-                tenant=DEFAULT_TENANT,
-                queue="default",
-                name="noop",
-                payload=payload,
-                payload_sha256=sha256(payload),
-                created_at=int(time.time() * 1000),
-                max_attempts=5,
-            )
-            for _ in range(count)
-        ]
+        records = [accepted_record("noop") for _ in range(count)]
         rows = [transitions.accept(record, write_id=self.ids.mark(), due_id="") for record in records]
         slices = [rows[start : start + REGISTERED_TOGETHER] for start in range(0, count, REGISTERED_TOGETHER)]
         with ThreadPoolExecutor(4) as pool:

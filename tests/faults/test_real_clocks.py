@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from ringfence import transitions
-from ringfence.http.auth import DEFAULT_TENANT
 from ringfence.ids import RandomIds
 from ringfence.job import Guarantee, State
-from ringfence.jsontext import sha256
 from ringfence.testing.dev_system import WORKER, DevSystem
+from ringfence.testing.given import accepted_record
 from ringfence.testing.redis_server import RedisServer
 from ringfence.testing.worker_command import WorkerCommand
 from ringfence.wire import JobRecord, new_ticket
@@ -55,22 +54,8 @@ class WrongClocks:
 
     def submit(self, count: int, delay_seconds: float, guarantee: Guarantee = Guarantee.ONCE) -> list[JobRecord]:
         """Accepted jobs whose tickets the queue delays."""
-        now = int(time.time() * 1000)
-        records = [
-            JobRecord(
-                job_id=self._ids.job(),
-                tenant=DEFAULT_TENANT,
-                queue="default",
-                name="note",
-                payload="{}",
-                payload_sha256=sha256("{}"),
-                created_at=now,
-                run_at=now + round(delay_seconds * 1000),
-                max_attempts=1,
-                guarantee=guarantee,
-            )
-            for _ in range(count)
-        ]
+        run_at = int(time.time() * 1000) + round(delay_seconds * 1000)
+        records = [accepted_record("note", run_at=run_at, max_attempts=1, guarantee=guarantee) for _ in range(count)]
         for record in records:
             if guarantee is Guarantee.ONCE:
                 row = transitions.accept(record, write_id=self._ids.mark(), due_id="")

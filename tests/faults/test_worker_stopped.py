@@ -15,16 +15,15 @@ from pathlib import Path
 import pytest
 
 from ringfence import transitions
-from ringfence.http.auth import DEFAULT_TENANT
 from ringfence.ids import RandomIds
 from ringfence.job import Job, State
-from ringfence.jsontext import sha256
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.dev_system import WORKER, DevSystem
 from ringfence.testing.gate import Gate
+from ringfence.testing.given import accepted_record
 from ringfence.testing.redis_server import RedisServer
 from ringfence.testing.worker_command import WorkerCommand
-from ringfence.wire import JobRecord, decode_ticket, new_ticket
+from ringfence.wire import decode_ticket, new_ticket
 
 APP = Path(__file__).with_name("fault_app")
 ROUNDS = int(os.environ.get("RINGFENCE_TEST_ROUNDS", "1"))
@@ -55,16 +54,7 @@ class Stopped:
         """Accepted jobs, their tickets in the queue."""
         payload = json.dumps({"gate": self.gate.path} if gated else {})
         for _ in range(count):
-            record = JobRecord(
-                job_id=RandomIds().job(),
-                tenant=DEFAULT_TENANT,
-                queue="default",
-                name="count",
-                payload=payload,
-                payload_sha256=sha256(payload),
-                created_at=int(time.time() * 1000),
-                max_attempts=5,
-            )
+            record = accepted_record("count", payload)
             assert self.system.ledger.register(transitions.accept(record, write_id=RandomIds().mark(), due_id="")) is None
             assert self.queue.push([new_ticket(RandomIds().mark(), record)]) == []
             self.jobs[record.job_id] = gated

@@ -14,9 +14,10 @@ from ringfence.carried import MOST_DELIVERIES
 from ringfence.job import Guarantee, State
 from ringfence.jsontext import sha256
 from ringfence.retry import Backoff
+from ringfence.testing.given import accepted_record
 from ringfence.testing.port_faults import Crash, Fault, Faulty, unavailable
 from ringfence.testing.system import MemorySystem
-from ringfence.wire import JobRecord, decode_ticket, new_ticket
+from ringfence.wire import decode_ticket, new_ticket
 
 numbers = itertools.count()
 
@@ -31,17 +32,8 @@ def system(code: Callable[..., Any], *script: Fault, **options: Any) -> MemorySy
 
 
 def carry(here: MemorySystem, payload: str = "{}", *, max_attempts: int = 3, name: str = "job") -> str:
-    record = JobRecord(
-        job_id=f"carried{next(numbers)}",
-        tenant="default",
-        queue="default",
-        name=name,
-        payload=payload,
-        payload_sha256=sha256(payload),
-        created_at=here.clock.now(),
-        max_attempts=max_attempts,
-        guarantee=Guarantee.AT_LEAST_ONCE,
-    )
+    told = {"job_id": f"carried{next(numbers)}", "created_at": here.clock.now(), "max_attempts": max_attempts}
+    record = accepted_record(name, payload, guarantee=Guarantee.AT_LEAST_ONCE, **told)
     assert here.queues["default"].push([new_ticket(here.ids.mark(), record)]) == []
     return record.job_id
 

@@ -14,8 +14,9 @@ from ringfence.job import State
 from ringfence.ports import LogEntry
 from ringfence.relay import Read
 from ringfence.testing.faults import Fault, Faulty, unavailable
+from ringfence.testing.given import accepted_record
 from ringfence.testing.system import MemorySystem
-from ringfence.wire import JobRecord, decode_ticket, encode_records
+from ringfence.wire import decode_ticket, encode_records
 
 
 def app() -> App:
@@ -165,16 +166,7 @@ def test_a_delay_travels_with_the_ticket_and_a_long_one_is_left_to_the_timers() 
 
 def test_a_job_for_a_queue_that_is_gone_is_dead_with_the_reason_and_the_rest_goes_on() -> None:
     here = system()
-    record = JobRecord(
-        job_id="lost",
-        tenant="default",
-        queue="gone",
-        name="noop",
-        payload="{}",
-        payload_sha256="0" * 64,
-        created_at=here.clock.now(),
-        max_attempts=5,
-    )
+    record = accepted_record("noop", job_id="lost", queue="gone", created_at=here.clock.now())
     ((data, _),) = encode_records([record])
     here.memory_log.append([LogEntry(data, "k")])
     good = here.submit("noop")

@@ -7,15 +7,29 @@ from typing import Any
 
 from ringfence import jsontext, transitions
 from ringfence.change import Change, Refused, Written, apply
+from ringfence.clock import SystemClock
+from ringfence.http.auth import DEFAULT_TENANT
 from ringfence.ids import RandomIds
 from ringfence.job import LINE_MARK, Job, State
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Ledger
 from ringfence.transitions import Owner
-from ringfence.wire import Ticket
+from ringfence.wire import JobRecord, Ticket
 
 LEASE_MS = 30_000
 RETENTION_SECONDS = 7 * 24 * 3600
+
+
+def accepted_record(name: str, payload: str = "{}", **fields: Any) -> JobRecord:
+    """What the log says of a job that was accepted just now: the gateway's, for a test that stands in its place."""
+    defaults: dict[str, Any] = {
+        "job_id": RandomIds().job(),
+        "tenant": DEFAULT_TENANT,
+        "queue": "default",
+        "created_at": SystemClock().now(),
+        "max_attempts": 5,
+    }
+    return JobRecord(**{**defaults, "name": name, "payload": payload, "payload_sha256": jsontext.sha256(payload), **fields})
 
 
 class Given:

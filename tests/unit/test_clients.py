@@ -31,6 +31,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     clients.forget()
     yield
+    clients.make_room(0)
     clients.forget()
 
 
@@ -172,10 +173,10 @@ def test_an_endpoint_of_one_service_leaves_the_others_to_localstack(monkeypatch:
 
 
 class AnswersTogether(BaseHTTPRequestHandler):
-    """Keeps 64 requests waiting for each other, so that as many connections are open at once."""
+    """Keeps requests waiting for each other, so that as many connections are open at once."""
 
     protocol_version = "HTTP/1.1"
-    together = threading.Barrier(64)
+    together: threading.Barrier
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -192,18 +193,23 @@ class AnswersTogether(BaseHTTPRequestHandler):
 
 
 class ManyAtOnce(ThreadingHTTPServer):
-    request_queue_size = 128
+    request_queue_size = 256
     daemon_threads = True
 
 
-def test_sixty_four_threads_throw_no_connection_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("jobs", "calls"), [(1, 64), (100, 200)])
+def test_as_many_calls_at_once_as_there_may_be_throw_no_connection_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, jobs: int, calls: int
+) -> None:
+    clients.make_room(jobs)
+    monkeypatch.setattr(AnswersTogether, "together", threading.Barrier(calls), raising=False)
     with ManyAtOnce(("127.0.0.1", 0), AnswersTogether) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
         client = clients.client("sqs")
         with caplog.at_level(logging.WARNING, logger="urllib3.connectionpool"):
-            answers = in_threads(64, lambda: client.get_queue_attributes(QueueUrl="http://q", AttributeNames=["All"]))
-        assert len(answers) == 64
+            answers = in_threads(calls, lambda: client.get_queue_attributes(QueueUrl="http://q", AttributeNames=["All"]))
+        assert len(answers) == calls
         assert [record.getMessage() for record in caplog.records] == []
         client.close()
         server.shutdown()

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ringfence.cli.worker import worker
+from ringfence.aws import clients
+from ringfence.cli.worker import _load, worker
+from ringfence.settings import Settings
 
 RINGFENCE = Path(sys.executable).parent / "ringfence"
 ENVIRONMENT = {
@@ -51,3 +53,15 @@ def test_jobs_that_cannot_be_imported_are_told_once_and_start_nothing(tmp_path: 
     assert ended.stderr.splitlines() == [
         f"Error: RINGFENCE_APP=jobs:app cannot be imported: {tmp_path}/jobs.py:1: ZeroDivisionError: division by zero"
     ]
+
+
+def test_a_process_keeps_connections_for_every_thread_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: (clients.make_room(0), clients.forget()))
+    (tmp_path / "their_jobs.py").write_text("from ringfence import App\napp = App()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    clients.forget()
+    assert _load(Settings.from_environment({**ENVIRONMENT, "RINGFENCE_APP": "their_jobs:app"}), 1_024) is not None
+    assert clients.client("dynamodb").meta.config.max_pool_connections >= 2 * 1_024

@@ -19,8 +19,12 @@ LONG_POLL_SECONDS = 20
 """The longest wait of ReceiveMessage.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html"""
 
-MAX_POOL_CONNECTIONS = 64
-"""At least as many as the threads that call at once, or urllib3 throws connections away ("Connection pool is full")."""
+LEAST_CONNECTIONS = 64
+"""That a client keeps open for the threads that call at once: as many as any function has. urllib3 throws away what a thread
+brings back beyond them ("Connection pool is full"), and opens another for the next call."""
+
+CONNECTIONS_PER_JOB = 2
+"""One that a job's own thread calls by, and one of the thread that renews its row meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,15 @@ _BY_SERVICE = {
     # Objects are larger than rows, and no lease hangs on one reply.
     "s3": _Tuning(read_seconds=20.0, attempts=3),
 }
+
+
+_connections = LEAST_CONNECTIONS
+
+
+def make_room(jobs: int) -> None:
+    """Let the clients of this process, if none is built yet, keep connections for so many jobs that run at once."""
+    global _connections
+    _connections = max(LEAST_CONNECTIONS, CONNECTIONS_PER_JOB * jobs)
 
 
 class _Clients:
@@ -105,7 +118,7 @@ def _config(service: str, long_poll: bool) -> Config:
         connect_timeout=tuning.connect_seconds,
         read_timeout=tuning.read_seconds + (LONG_POLL_SECONDS if long_poll else 0),
         retries={"mode": "standard", "total_max_attempts": tuning.attempts},
-        max_pool_connections=MAX_POOL_CONNECTIONS,
+        max_pool_connections=_connections,
         tcp_keepalive=True,
     )
 

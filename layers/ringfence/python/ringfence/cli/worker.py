@@ -128,7 +128,7 @@ def worker(
     def child(touched: Path | None) -> int:
         from ringfence.process.child import Child, Limits
 
-        runtime = _load(settings)
+        runtime = _load(settings, sum(threads_of.values()))
         if runtime is None:
             return exit_codes.FAILED
         limits = Limits(
@@ -141,7 +141,7 @@ def worker(
 
     # In a process that ends then, for a fork would share what the app's modules set up when they are imported: connections,
     # locks, and threads that are not there any more.
-    _, status = os.waitpid(fork(lambda: exit_codes.FAILED if _load(settings) is None else exit_codes.OK), 0)
+    _, status = os.waitpid(fork(lambda: exit_codes.FAILED if _load(settings, threads) is None else exit_codes.OK), 0)
     if status:
         sys.exit(exit_codes.FAILED)
     sys.exit(Supervisor(child, processes, grace, tell, liveness_file).run())
@@ -163,10 +163,12 @@ def _weights(queues: Sequence[tuple[str, int]], known: Collection[str]) -> dict[
     return weights
 
 
-def _load(settings: Settings) -> Runtime | None:
-    """All that a process needs before its first job, here and not in its threads; or None, the fault told."""
+def _load(settings: Settings, threads: int) -> Runtime | None:
+    """All that a process of so many threads needs before its first job, here and not in them; or None, the fault told."""
+    from ringfence.aws import clients
     from ringfence.runtime import Runtime
 
+    clients.make_room(threads)
     runtime = Runtime(settings)
     try:
         with outside_faults.named():

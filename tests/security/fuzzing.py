@@ -1,7 +1,7 @@
 """Made-up input for a share of the time that all fuzzing has, with a fresh seed every round.
 
-``RINGFENCE_FUZZ_SECONDS`` is the processor time of all tests marked ``fuzz`` together (60 by default; xdist's workers do not
-multiply it); ``RINGFENCE_FUZZ_SEED`` plays one round again.
+``RINGFENCE_FUZZ_SECONDS`` is how long all tests marked ``fuzz`` take together, by the clock on the wall (60 by default; xdist's
+workers do not multiply it); ``RINGFENCE_FUZZ_SEED`` plays one round again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXAMPLES_PER_ROUND = 25
 
 @dataclass(frozen=True)
 class Fuzz:
-    """Runs one test's rounds. ``seconds``: its share, of processor time."""
+    """Runs one test's rounds. ``seconds``: its share of the time."""
 
     test: str
     seconds: float
@@ -41,13 +41,13 @@ class Fuzz:
 
     def __call__(self, inputs: SearchStrategy[Any], check: Callable[[Any], None]) -> None:
         """Let ``check`` look at inputs until the time is up; at one round of them at least."""
-        ends = time.process_time() + self.seconds
+        ends = time.monotonic() + self.seconds
         while True:
             seed = random.SystemRandom().getrandbits(32) if self.seed is None else self.seed
             # Shown by pytest when the round fails, or does not end.
             print(f"again: RINGFENCE_FUZZ_SEED={seed} python -m pytest '{self.test}'")  # noqa: T201
             self._round(seed, inputs, check)
-            if self.seed is not None or time.process_time() >= ends:
+            if self.seed is not None or time.monotonic() >= ends:
                 return
 
     def _round(self, seed: int, inputs: SearchStrategy[Any], check: Callable[[Any], None]) -> None:

@@ -174,7 +174,7 @@ def test_whoever_comes_back_while_another_still_waits_fetches_many() -> None:
 
     def sent() -> Callable[[], None]:
         intake.pending.clear()  # as if they had been done meanwhile
-        errand = intake.errand(0)
+        errand = intake.errand(())
         assert errand is not None
         return errand
 

@@ -89,7 +89,7 @@ def run_code(hold: Ownership | Carried) -> tuple[Outcome, Sequence[Effect]]:
     context = Context(hold)
     try:
         result = hold.spec.function(context, **hold.spec.decode(context.payload))
-        if inspect.iscoroutine(result):
+        if result is not None and inspect.iscoroutine(result):
             from ringfence import coroutines  # asyncio takes long to import
 
             running = coroutines.Running(result, hold.spec.timeout_seconds)

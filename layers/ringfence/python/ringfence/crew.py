@@ -255,14 +255,14 @@ class Crew:
                         continue
                     message = self._take()
                 if message is not None:
-                    errand = intake.errand_ahead(len(self._in_hand))
+                    errand = intake.errand_ahead(self._in_hand)
                     if errand is None:
                         return message
                 elif intake.feed is None or stopping:
                     self._news.notify()
                     return None
                 else:
-                    errand = intake.errand(len(self._in_hand))
+                    errand = intake.errand(self._in_hand)
                     if errand is None or intake.fetching_anew:
                         self._lead_alone(streak, False)
                     if errand is None:
@@ -283,7 +283,7 @@ class Crew:
             lease, ticket = message
             if not self._heartbeat.waits(lease):
                 continue  # its lease ended before it was started: somebody else has it
-            if not self._time.fits(self._taker.timeout_seconds_for(name_of(ticket))):
+            if not (self._time.endless or self._time.fits(self._taker.timeout_seconds_for(name_of(ticket)))):
                 self._unfit.append(lease)
                 self._news.notify()
                 continue
@@ -302,7 +302,7 @@ class Crew:
 
     def _call_if_wanted(self) -> None:
         """Under the lock: call one of those that wait, if there is something for it to do."""
-        if self._idle and not self._called and self._is_work and not (self._stands_by and self._leading is not None):
+        if self._idle and not (self._called or (self._stands_by and self._leading is not None)) and self._is_work:
             self._called = True
             self._work.notify()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -133,7 +133,7 @@ class Intake:
         """Whether a thread waits for messages that were not asked for ahead: it may wait for long."""
         return self._fetchers > 0
 
-    def errand_ahead(self, undecided: int) -> Errand | None:
+    def errand_ahead(self, in_hand: Sized) -> Errand | None:
         """What a thread shall do before it starts its message: mostly nothing, but ask for more when there are few left.
 
         Neither the crew nor the queue waits for the other then. Where jobs take long, what is asked for would only lie there.
@@ -144,9 +144,9 @@ class Intake:
         if takes_long or self.feed is None or not self.feed.can_ask:
             return None
         self._asking = True
-        return partial(self._ask, self.feed, self._room(undecided))
+        return partial(self._ask, self.feed, self._room(in_hand))
 
-    def errand(self, undecided: int) -> Errand | None:
+    def errand(self, in_hand: Sized) -> Errand | None:
         """What a thread shall do that has no message; None: wait."""
         if self._asking:
             return None
@@ -154,7 +154,7 @@ class Intake:
             return self._receiving(self._asked)
         two = self._dry and self._two_may_wait and not self._unreachable
         if self.feed is not None and self._fetchers < 1 + two:
-            room = self._room(undecided)
+            room = self._room(in_hand)
             self._fetchers += 1
             self._fetched += room
             return partial(self._fetch, self.feed, room)
@@ -174,14 +174,14 @@ class Intake:
         self._asked, self._asking = None, True
         return partial(self._receive, asked)
 
-    def _room(self, undecided: int) -> int:
+    def _room(self, in_hand: Sized) -> int:
         left = len(self.pending)
         if self._held > left:
             took_seconds = max(self._services.clock.monotonic() - self.fetched_at, 1e-6)
             lasts = int((self._held - left) * FETCHED_SECONDS / took_seconds)
             self._hold_at_once = max(self._threads, min(2 * self._hold_at_once, MOST_HELD, lasts))
         others = self._fetched or self._two_may_wait  # one is left to whoever may wait beside this one
-        return max(1, self._hold_at_once - left - undecided - others)
+        return max(1, self._hold_at_once - left - len(in_hand) - others)
 
     # --- not under the lock ------------------------------------------------------------------------------------------
 

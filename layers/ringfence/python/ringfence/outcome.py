@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+
+import msgspec
 
 from ringfence.errors import Dead, EffectRefused, LeaseLost, Misfit, Rejected, Retry, Stopping, Unavailable
 from ringfence.places import kind_and_place, users_frames
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The code returned; its result as JSON text."""
 
     result: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """Another attempt may do better, not before ``after_seconds`` from now.
 
     ``error`` is kept on the row; ``cause`` and ``frames`` are what may be logged: a kind and a place, and how the code came
@@ -30,8 +29,7 @@ class Failed:
     frames: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hopeless:
+class Hopeless(msgspec.Struct, frozen=True):
     """No other attempt would end differently. ``error``, ``cause`` and ``frames`` as for `Failed`."""
 
     error: str
@@ -39,38 +37,32 @@ class Hopeless:
     frames: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """The worker stops; the job goes on elsewhere from its checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """Another worker owns the job: write nothing, acknowledge nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(msgspec.Struct, frozen=True):
     """The ledger could not be reached for so long that the owner gave up asking: the lease ends, nothing is judged."""
 
 
 Outcome = Done | Failed | Hopeless | Interrupted | Lost | Undecided
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(msgspec.Struct, frozen=True):
     """The job is decided: its message may go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Somebody, perhaps this worker, shall try again after the delay."""
 
     delay_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(msgspec.Struct, frozen=True):
     """The message is no longer ours to touch."""
 
 
@@ -89,9 +81,8 @@ def outcome_of(raised: BaseException) -> Outcome:
         case Retry():
             return Failed(str(raised), cause, raised.after_seconds, frames)
         case Misfit():
-            return Hopeless(
-                str(raised), raised.told
-            )  # the fault is in the payload: no line of code, ours or the user's, shows it
+            # The fault is in the payload: no line of code, ours or the user's, shows it.
+            return Hopeless(str(raised), raised.told)
         case Dead():
             return Hopeless(str(raised), cause, frames)
         case EffectRefused():

@@ -23,12 +23,14 @@ class TimeLeft:
         """``remaining_seconds`` tells what is left; infinity while there is no end to it."""
         self._remaining_seconds = remaining_seconds
         self._whole_seconds = remaining_seconds()
+        self.endless = self._whole_seconds == ENDLESS
+        """Whether no end was in sight when this was last looked at."""
 
     def seconds(self) -> float:
         """What is left."""
         left = self._remaining_seconds()
-        if self._whole_seconds == ENDLESS:
-            self._whole_seconds = left  # the grace, once there is one
+        if self.endless and left != ENDLESS:
+            self.endless, self._whole_seconds = False, left  # the grace, now that there is one
         return left
 
     @property
@@ -45,9 +47,7 @@ class TimeLeft:
 
     def fits(self, timeout_seconds: float) -> bool:
         """Whether a job may start: its timeout fits. One that fits no invocation has the whole of one."""
-        if self._whole_seconds == ENDLESS:
-            return True
-        return self.seconds() >= min(timeout_seconds + STOP_SECONDS, 0.9 * self._whole_seconds)
+        return self.endless or self.seconds() >= min(timeout_seconds + STOP_SECONDS, 0.9 * self._whole_seconds)
 
     def until_threshold(self) -> float | None:
         """Seconds until the next threshold is crossed; None without an end."""

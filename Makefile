@@ -57,14 +57,19 @@ model: $(READY) ## The protocol explored exhaustively, far deeper than make test
 simulate: $(READY) ## Lives of the real core under a virtual clock: make simulate [SEEDS=2000] [FROM=0]
 	PYTHONPATH=layers/ringfence/python $(BIN)/python -m tests.simulator --seeds $(SEEDS) --from $(FROM)
 
-lint: $(READY) ## Style, types, architecture and the template
-	@$(MAKE) --no-print-directory --jobs 2 lint-template lint-types lint-style
+lint: $(READY) ## Style, types, architecture, the template, and that every test can be collected
+	@$(MAKE) --no-print-directory --jobs 3 lint-types lint-tests lint-template lint-style
 
 lint-style: $(READY)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
+
+# One process compiles the tests beside mypy, which leaves a core idle; else each of the three that run them does.
+lint-tests: $(READY)
+	$(BIN)/python -m pytest --collect-only -qq > .lint-tests.log || { cat .lint-tests.log; exit 1; }
+	@rm -f .lint-tests.log
 
 lint-types: $(READY)
 	$(BIN)/mypy
@@ -85,4 +90,4 @@ fix: $(READY) ## Format and mend what can be mended by itself
 clean: ## Remove the environment and every cache
 	rm -rf .venv .ringfence .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help env demo test test-all faults campaign model bench simulate lint lint-style lint-types lint-template audit fix clean
+.PHONY: help env demo test test-all faults campaign model bench simulate lint lint-style lint-tests lint-types lint-template audit fix clean

@@ -28,7 +28,7 @@ MODULES_WITH_THREADS = (
     "ringfence.crew",
     "ringfence.lease",
     "ringfence.ownership",
-    "ringfence.process.feed",
+    "ringfence.process.calls",
 )
 MODULES_WITH_POOLS = ("ringfence.acceptance", "ringfence.sender")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,11 @@ import pytest
 from ringfence import App, Context
 from ringfence.clock import SystemClock
 from ringfence.job import State
+from ringfence.memory.queue import MemoryQueue
+from ringfence.ports import Lease
 from ringfence.process import child
 from ringfence.process.child import Child, Limits
+from ringfence.process.feed import QueueFeed, Stop
 from ringfence.testing.system import MemorySystem
 
 THREADS = 2
@@ -30,7 +34,7 @@ class Process:
         monkeypatch.setattr(child.signal, "signal", lambda *_: None)
         monkeypatch.setattr(child, "CHECK_SECONDS", 0.02)
         monkeypatch.setattr("ringfence.crew.LOOK_SECONDS", 0.02)
-        monkeypatch.setattr("ringfence.process.feed.WAIT_SECONDS", 0.02)
+        monkeypatch.setattr(child, "QueueFeed", partial(QueueFeed, wait_seconds=0.02))
         self.let_go, self.alive = let_go, alive
         self.app = app = App()
 
@@ -124,19 +128,49 @@ def test_it_does_not_show_that_it_lives_while_its_event_loop_is_blocked(
     assert process.reason() == "messages"
 
 
-def test_it_is_recycled_when_a_call_to_a_queue_does_not_come_back(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "HANGING_SECONDS", 0.1)
-    hang(process, monkeypatch)
+@pytest.mark.parametrize("method", ["lease", "extend", "release"])
+def test_it_is_recycled_when_a_call_to_a_queue_does_not_come_back(
+    process: Process, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(child, "HANGING_SECONDS", 0.3)
+    process.app.job("fails", max_attempts=2)(refuse)
+    process.app.job("holds", timeout="1h")(lambda ctx: process.let_go.wait())
+    hang(process, monkeypatch, method)
+    process.submit({"extend": "holds", "release": "fails"}.get(method, "quick"))
     assert process.run(grace_seconds=0.5) == 0
     assert process.reason() == "hanging call to a queue"
 
 
-def hang(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lease(*_arguments: Any, **_more: Any) -> list[Any]:
+def refuse(ctx: Context) -> None:
+    raise ConnectionError
+
+
+def hang(process: Process, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    def call(*_arguments: Any, **_more: Any) -> list[Any]:
         process.let_go.wait()
         return []
 
-    monkeypatch.setattr(process.system.queues["default"], "lease", lease)
+    monkeypatch.setattr(process.system.queues["default"], method, call)
+
+
+def test_what_is_asked_ahead_is_a_call_from_the_first_step(process: Process) -> None:
+    class Fused(MemoryQueue):
+        def acknowledge_and_lease(self, *_: Any) -> list[Lease]:
+            return []
+
+        def ask(self, *_: Any) -> Callable[[], list[Lease]]:
+            began.set()
+            process.let_go.wait()
+            return list
+
+    began = threading.Event()
+    feed = QueueFeed(Fused("default", SystemClock()), Stop(SystemClock(), 1.0), lambda _done: None)
+    threading.Thread(target=feed.ask, args=([], 1, 1.0)).start()
+    assert began.wait(END_SECONDS)
+    time.sleep(0.01)
+    assert feed.calls.longest_seconds() > 0.0
+    process.let_go.set()
+    wait_until(lambda: feed.calls.longest_seconds() == 0.0)
 
 
 def wait_until(look: Callable[[], bool]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from ringfence.clock import SystemClock
 from ringfence.company import Company
 from ringfence.errors import RingfenceError
+from ringfence.process.calls import TimedQueue
 from ringfence.process.feed import QueueFeed, Stop
 from ringfence.runtime import Runtime
 from ringfence.worker import Worker
@@ -30,8 +31,9 @@ LIVE_SECONDS = 5.0
 """A queue that nobody has looked after for so long, or an event loop that has not come round, is not live."""
 
 HANGING_SECONDS = 90.0
-"""A call to a queue that takes so long will not come back. The longest that may is a long poll of SQS that is tried twice, each
-try with the timeouts of `ringfence.aws.clients`."""
+"""A call to a queue that takes so long will not come back, and nothing else would tell: no more messages are taken after one
+that leases, no more leases kept after one that extends. The longest that may is a long poll of SQS that is tried twice, with
+the timeouts of `ringfence.aws.clients`. Calls to the ledger are not watched so: each holds up one job."""
 
 CHECK_SECONDS = 0.5
 
@@ -90,8 +92,8 @@ class Child:
                 company=self._company,
             )
             queue = runtime.queues[name]
-            self._feeds[name] = QueueFeed(queue, self._stop, partial(self._look, name))
-            worker.serve(queue, self._feeds[name])
+            feed = self._feeds[name] = QueueFeed(queue, self._stop, partial(self._look, name))
+            worker.serve(TimedQueue(queue, feed.calls), feed)
         except BaseException as fault:  # noqa: BLE001 - the process ends loudly, and is replaced
             self._failed = True
             where = str(fault) if isinstance(fault, RingfenceError) else ""
@@ -125,7 +127,7 @@ class Child:
         silent_seconds = _of_coroutines("silent_seconds")
         if silent_seconds > self._longest_coroutine_seconds:
             self._recycle("blocked event loop", seconds=round(silent_seconds, 3))
-        hanging_seconds = max((feed.hanging_seconds() for feed in list(self._feeds.values())), default=0.0)
+        hanging_seconds = max((feed.calls.longest_seconds() for feed in list(self._feeds.values())), default=0.0)
         if hanging_seconds > HANGING_SECONDS:
             self._recycle("hanging call to a queue", seconds=round(hanging_seconds, 3))
         lives = max(now - min(self._looked.values()), silent_seconds) < LIVE_SECONDS

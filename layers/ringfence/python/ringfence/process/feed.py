@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from ringfence.ports import Clock, FusedQueue, Lease, Queue
+from ringfence.process.calls import Calls
 
 WAIT_SECONDS = 1.0
 """How long a lease waits for a first message: as long as a stop, or an acknowledgement, may be late."""
@@ -37,36 +35,20 @@ class QueueFeed:
 
     def __init__(self, queue: Queue, stop: Stop, on_look: Callable[[int], None], wait_seconds: float = WAIT_SECONDS) -> None:
         self._queue, self._stop, self._on_look, self._wait_seconds = queue, stop, on_look, wait_seconds
+        self.remaining_seconds = stop.remaining_seconds
         self._fused = queue if isinstance(queue, FusedQueue) else None
         self.abandoned = 0
         """As the crew told it last."""
-        self._calls: dict[int, float] = {}
-        """Thread → since when it has been waiting for the queue."""
-
-    def hanging_seconds(self) -> float:
-        """For how long the oldest call to the queue has been under way; 0 if there is none."""
-        now = time.monotonic()
-        return now - min(list(self._calls.values()), default=now)
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        thread = threading.get_ident()
-        self._calls[thread] = time.monotonic()
-        try:
-            yield
-        finally:
-            del self._calls[thread]
+        self.calls = Calls()
+        """To the queue."""
 
     @property
     def stopping(self) -> bool:
         return self._stop.asked
 
-    def remaining_seconds(self) -> float:
-        return self._stop.remaining_seconds()
-
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
         """See `intake.Feed.exchange`: in one round trip where the queue can."""
-        with self._call():
+        with self.calls.under_way():
             if room and self._fused is not None:
                 leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, self._wait_seconds)
             else:
@@ -85,10 +67,11 @@ class QueueFeed:
         """See `intake.Feed.ask`."""
         if self._fused is None:
             raise NotImplementedError(f"queue {self._queue.name} cannot be asked ahead")
-        reply = self._fused.ask(done, room, lease_seconds)
+        with self.calls.under_way():
+            reply = self._fused.ask(done, room, lease_seconds)
 
         def receive() -> list[Lease]:
-            with self._call():
+            with self.calls.under_way():
                 leases = reply()
             self._on_look(len(done))
             return leases

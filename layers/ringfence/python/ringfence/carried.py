@@ -29,7 +29,7 @@ from ringfence.outcome import (
     Undecided,
 )
 from ringfence.ownership import Hold
-from ringfence.patience import patiently
+from ringfence.patience import REST_SECONDS, patiently
 from ringfence.ports import MAX_DELAY_SECONDS, Lease, Queue, Services
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.wire import JobRecord, Ticket, with_attempts
@@ -37,9 +37,6 @@ from ringfence.wire import JobRecord, Ticket, with_attempts
 MOST_DELIVERIES = 3
 """A ticket that comes more often was not decided by any of its workers (a retry is a new ticket): it was given back unstarted,
 or its job kills them. From then on a row counts its attempts."""
-
-PAUSE_SECONDS = 5.0
-"""How long a ticket rests when its job could not be put off or buried."""
 
 
 class Carried(Hold):
@@ -85,7 +82,7 @@ def settle_carried(carried: Carried, outcome: Outcome, services: Services) -> Di
         case Lost():
             return Keep()
         case Undecided():
-            return Release(PAUSE_SECONDS)
+            return Release(REST_SECONDS)
 
 
 def give_row(carried: Carried, services: Services) -> Disposition:
@@ -144,7 +141,7 @@ def _registered(row: Job, services: Services) -> Disposition:
         patiently(lambda: services.ledger.register(row), services)
     except Unavailable as fault:
         services.telemetry.event("claim_failed", job_id=row.job_id, queue=row.queue, reason=str(fault))
-        return Release(PAUSE_SECONDS)
+        return Release(REST_SECONDS)
     return Acknowledge()
 
 

@@ -15,7 +15,7 @@ from ringfence.change import Change, Written
 from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job, Millis, State
 from ringfence.outcome import Acknowledge, Disposition, Release
-from ringfence.patience import patiently
+from ringfence.patience import REST_SECONDS, patiently
 from ringfence.poison import bury, set_aside_message
 from ringfence.ports import Lease, Services
 from ringfence.verdict import CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge, was_lost_twice
@@ -23,9 +23,6 @@ from ringfence.wire import Ticket
 
 LOOKS = 10
 """How often a claim looks again at a row that changed under it, before it puts the ticket back."""
-
-PAUSE_SECONDS = 5.0
-"""How long a ticket rests when the ledger could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] =
             change = answer
     except Unavailable as fault:
         services.telemetry.event("claim_failed", job_id=ticket.job_id, queue=lease.queue, reason=str(fault))
-    return Release(PAUSE_SECONDS)
+    return Release(REST_SECONDS)
 
 
 def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Disposition:
@@ -88,7 +85,7 @@ def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Dispositio
         if fault.job_id is not None:
             bury(fault.job_id, fault.reason, services)
     except Unavailable:
-        return Release(PAUSE_SECONDS)
+        return Release(REST_SECONDS)
     return Acknowledge()
 
 

@@ -12,6 +12,9 @@ from ringfence.retry import Backoff, Pauses
 PATIENCE_SECONDS = 20.0
 """How long an owner repeats a call while its heartbeat keeps the lease."""
 
+REST_SECONDS = 5.0
+"""How long a ticket then rests. Whoever takes it next comes with fresh patience."""
+
 BACKOFF = Backoff(base_seconds=0.05, cap_seconds=2.0)
 
 Result = TypeVar("Result")

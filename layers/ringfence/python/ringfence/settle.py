@@ -25,11 +25,10 @@ from ringfence.outcome import (
     outcome_of_commit,
 )
 from ringfence.ownership import Ownership
+from ringfence.patience import REST_SECONDS
 from ringfence.ports import MAX_DELAY_SECONDS, Services
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.verdict import attempts_allowed
-
-UNDECIDED_PAUSE_SECONDS = 5.0
 
 
 def settle(ownership: Ownership | Carried, outcome: Outcome, effects: Sequence[Effect], services: Services) -> Disposition:
@@ -75,7 +74,7 @@ def _let_go(ownership: Ownership, services: Services) -> Disposition:
             lambda job, write_id: transitions.let_go(job, counted=ownership.counted, write_id=write_id, now=now, error=error),
             purpose="let-go",
         )
-    return Release(UNDECIDED_PAUSE_SECONDS + services.random_source.uniform(0.0, UNDECIDED_PAUSE_SECONDS))
+    return Release(REST_SECONDS + services.random_source.uniform(0.0, REST_SECONDS))
 
 
 def _succeed(ownership: Ownership, result: str, effects: Sequence[Effect], services: Services) -> Disposition:

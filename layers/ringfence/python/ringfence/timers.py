@@ -57,6 +57,7 @@ class Timers:
         self._ledger, self._ids, self._telemetry = services.ledger, services.ids, services.telemetry
         self._settings, self._pacer, self._reconciler = settings, pacer, reconciler
         self._sender = Sender(services, queues, pacer)
+        self._marked = [queue for queue in queues.values() if isinstance(queue, MarkedQueue)]
         self._unavailable: Unavailable | None = None
         self._depths_told_in = -1
         """The minute of it: ``ringfence dev`` runs the timers each second."""
@@ -123,8 +124,7 @@ class Timers:
         if minute == self._depths_told_in:
             return
         self._depths_told_in = minute
-        marked = [queue for queue in self._queues.values() if isinstance(queue, MarkedQueue)]
-        for queue, depth in zip(marked, in_parallel(_depth_of, marked), strict=True):
+        for queue, depth in zip(self._marked, in_parallel(_depth_of, self._marked), strict=True):
             if depth is not None:
                 self._telemetry.event("queue_depth", queue=queue.name, **dataclasses.asdict(depth))
 

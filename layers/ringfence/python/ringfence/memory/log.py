@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 import threading
@@ -37,9 +38,12 @@ class MemoryLog:
         """Records in the order of their sequence numbers, of one shard or of all, those beyond ``after``."""
         with self._lock:
             chosen = self._shards if shard is None else {shard: self._shards[shard]}
-            records = sorted((record for records in chosen.values() for record in records), key=lambda r: int(r.sequence))
-        beyond = [record for record in records if after is None or int(record.sequence) > int(after)]
-        return beyond[:limit]
+            records = [record for records in chosen.values() for record in records]
+        if len(chosen) > 1:
+            records.sort(key=lambda record: int(record.sequence))
+        if after is not None:
+            records = records[bisect.bisect(records, int(after), key=lambda record: int(record.sequence)) :]
+        return records[:limit]
 
     def _append(self, entry: LogEntry) -> str:
         hashed = int.from_bytes(hashlib.md5(entry.partition_key.encode(), usedforsecurity=False).digest(), "big")

@@ -21,7 +21,7 @@ def printed() -> list[str]:
     text = "".join(blocks).replace("\\\n", " ")
     nested = r"\$\(([^()]*)\)"
     lines = [*re.sub(nested, "SOMETHING", text).splitlines(), *re.findall(nested, text)]
-    found = [re.findall(r"(?:^|bin/| )ringfence ([a-z][^|&#)>]*)", line.partition(" # ")[0]) for line in lines]
+    found = [re.findall(r"(?:^|bin/| )ringfence (?!import )([a-z][^|&#)>]*)", line.partition(" # ")[0]) for line in lines]
     return sorted({command.strip() for commands in found for command in commands})
 
 

@@ -6,7 +6,7 @@ Each is a piece put in the place of the product's, or a patch of one of its func
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ from ringfence.change import Change, Is, Refused, Written, all_of
 from ringfence.crew import Crew
 from ringfence.gateway import Gateway
 from ringfence.inhand import InHand
-from ringfence.intake import Intake
+from ringfence.intake import Message
 from ringfence.job import Job, Millis, State
 from ringfence.lease import Heartbeat
 from ringfence.memory.ledger import MemoryLedger
@@ -71,14 +71,23 @@ class KeepsWhatItHasNotStarted(Crew):
     def _give_back(self, leases: Sequence[Lease], delay_seconds: float) -> None: ...
 
 
+class TakesInTwoSteps(InHand):
+    """Between the two there seems to be nothing left to do."""
+
+    def add(self, message: Message) -> None:
+        self._lock.release()
+        self._lock.acquire()
+        super().add(message)
+
+
 class TakesNoNoticeOfTheEnd(InHand):
     def stop_in_time(self) -> None: ...
 
 
 class LeavesTheVisibility(Heartbeat):
-    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
+    def start(self) -> None:
         with patch.object(self, "_renew"):
-            super().start(waiting)
+            super().start()
 
 
 class IsNotStopped(Heartbeat):
@@ -211,21 +220,6 @@ def forgets_dead_carried() -> Iterator[None]:
         yield
 
 
-def looks_and_takes_apart() -> AbstractContextManager[Any]:
-    """What comes between the two is gone: nobody starts it, and its lease is kept for ever."""
-
-    def take_surplus(self: Intake, seconds: float) -> list[Lease]:
-        with self._lock:
-            if self._services.clock.monotonic() - self.fetched_at <= seconds:
-                return []
-            pending = [lease for lease, _ in self.pending]
-        with self._lock:
-            self.pending.clear()
-        return pending
-
-    return patch.object(Intake, "take_surplus", take_surplus)
-
-
 DEATHS = ("crash before", "crash after")
 
 BUGS: tuple[Bug, ...] = (
@@ -337,9 +331,9 @@ BUGS: tuple[Bug, ...] = (
         fault_share=0.1,
     ),
     Bug(
-        "looks and takes under the lock twice, not once",
-        ("every_accepted_job_ends", "unstarted_messages_come_back"),
-        planted=looks_and_takes_apart,
+        "takes a message under the lock twice, not once",
+        ("unstarted_messages_come_back", "workers_end_in_good_order"),
+        lambda: Parts(in_hand=TakesInTwoSteps),
         fault_share=0.02,
     ),
     Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(in_hand=TakesNoNoticeOfTheEnd), fault_share=0.02),

@@ -169,6 +169,7 @@ def test_whoever_comes_back_while_another_still_waits_fetches_many() -> None:
         lock=lock,
         over=threading.Event(),
         on_fetched=lambda messages: None,
+        on_pending=lambda: None,
         on_stop=lambda: None,
     )
 

@@ -349,11 +349,17 @@ def _spec() -> JobSpec:
 def test_a_row_that_takes_long_to_be_renewed_costs_no_neighbour_its_lease() -> None:
     here, let_go = LongJob(), threading.Event()
     queue = Faulty(here.system.memory_queues["default"], [])
-    heartbeat = Heartbeat(queue, here.system.services, on_timeout=lambda _: None)
     slow, other = (Lease("", receipt, 1, receipt, "default") for receipt in ("slow", "other"))
     hold = SlowRow(slow, let_go)
-    heartbeat.start([(other, UNIT_SECONDS)])
-    heartbeat.owns(hold)
+    heartbeat = Heartbeat(
+        queue,
+        here.system.services,
+        shortest_lease_seconds=UNIT_SECONDS,
+        held=lambda: ([(other, UNIT_SECONDS)], [hold]),
+        on_lost=lambda _: None,
+        on_timeout=lambda _: None,
+    )
+    heartbeat.start()
     here.clock.wait_for_waiters()
     for _ in range(3):
         here.clock.advance(UNIT_SECONDS / 2)

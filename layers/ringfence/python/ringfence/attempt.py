@@ -6,7 +6,7 @@ What the code came to is carried out by `settle`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringfence.app import JobSpec
@@ -53,6 +53,15 @@ class Taker:
             return max([self.lease_seconds, *(spec.lease_seconds or 0.0 for spec in self.jobs.values())])
         spec = self.jobs.get(name)
         return self.lease_seconds if spec is None or spec.lease_seconds is None else spec.lease_seconds
+
+    @property
+    def shortest_lease_seconds(self) -> float:
+        """Of all jobs."""
+        return min([self.lease_seconds, *(spec.lease_seconds or self.lease_seconds for spec in self.jobs.values())])
+
+    def with_lease_seconds(self, messages: Iterable[tuple[Lease, Ticket | Poisoned]]) -> list[tuple[Lease, float]]:
+        """Each message's lease with its length."""
+        return [(lease, self.lease_seconds_for(name_of(ticket))) for lease, ticket in messages]
 
     def timeout_seconds_for(self, name: str | None) -> float:
         """The timeout of a job by its name; the longest of all when the name is not known."""

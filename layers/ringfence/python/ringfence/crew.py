@@ -55,6 +55,8 @@ class Crew:
         self._taker, self._queue, self._threads = taker, queue, threads
         self._clock, self._telemetry = taker.services.clock, taker.services.telemetry
         self._longest_lease_seconds = taker.lease_seconds_for(None)
+        self._own_leases = taker.shortest_lease_seconds != self._longest_lease_seconds
+        """Whether there are jobs whose leases are shorter than what the queue is asked for."""
         self._time = TimeLeft(remaining_seconds)
         self._unfit: list[Lease] = []
         self._asides = 0
@@ -87,7 +89,8 @@ class Crew:
             lease_seconds=self._longest_lease_seconds,
             lock=self._lock,
             over=self._over,
-            on_fetched=self._awaits,
+            on_fetched=self._adjust,
+            on_pending=lambda: self._heartbeat.expect(),
             on_stop=self._news.notify,
         )
         self._in_hand = InHand(
@@ -107,7 +110,7 @@ class Crew:
     def run(self) -> list[Lease]:
         """Until every message is decided or the time is up. Returns those that may be acknowledged and are not yet."""
         intake = self._intake
-        self._heartbeat.start(self._with_lease_seconds(intake.pending))
+        self._heartbeat.start()
         try:
             for _ in range(min(self._threads, len(intake.pending)) if intake.feed is None else self._threads):
                 if not self._start_thread(self._lead_and_follow):
@@ -280,14 +283,11 @@ class Crew:
         intake = self._intake
         while intake.pending:
             message = intake.pending.popleft()
-            lease, ticket = message
-            if not self._heartbeat.waits(lease):
-                continue  # its lease ended before it was started: somebody else has it
-            if not (self._time.endless or self._time.fits(self._taker.timeout_seconds_for(name_of(ticket)))):
-                self._unfit.append(lease)
+            if not (self._time.endless or self._time.fits(self._taker.timeout_seconds_for(name_of(message[1])))):
+                self._unfit.append(message[0])
                 self._news.notify()
                 continue
-            self._in_hand.add(lease)
+            self._in_hand.add(message)
             self._taken += 1
             self._call_if_wanted()
             return message
@@ -311,12 +311,13 @@ class Crew:
         """Whether there is something to do that nobody does."""
         return bool(self._intake.pending) or not self._intake.fetching
 
-    def _awaits(self, messages: Sequence[Message]) -> None:
-        self._heartbeat.awaits(self._with_lease_seconds(messages), self._longest_lease_seconds)
-
-    def _with_lease_seconds(self, messages: Iterable[Message]) -> list[tuple[Lease, float]]:
-        seconds_for = self._taker.lease_seconds_for
-        return [(lease, seconds_for(name_of(ticket))) for lease, ticket in messages]
+    def _adjust(self, messages: Sequence[Message]) -> None:
+        """Before anybody takes them: those whose jobs have a lease of their own get its length."""
+        if self._own_leases:
+            leases = self._taker.with_lease_seconds(messages)
+            own = [(lease, seconds) for lease, seconds in leases if seconds != self._longest_lease_seconds]
+            if own:
+                self._heartbeat.adjust(own)
 
     # --- leading alone -----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from ringfence.attempt import Taker, run_code
 from ringfence.carried import Carried
 from ringfence.company import Company
 from ringfence.errors import Poisoned
-from ringfence.intake import Intake
+from ringfence.intake import Intake, Message
 from ringfence.lease import Heartbeat
 from ringfence.outcome import Acknowledge, Disposition, Failed, Interrupted, Keep, Outcome, Release
 from ringfence.ownership import Hold, Ownership
@@ -41,21 +41,28 @@ class InHand:
         """``replace`` carries something out in a thread that then takes the place of one whose job has outlasted its time."""
         self.abandoned = 0
         """Threads that still run code whose job was decided beside them."""
-        self.heartbeat = heartbeat(queue, taker.services, on_timeout=self._time_out)
+        self.heartbeat = heartbeat(
+            queue,
+            taker.services,
+            shortest_lease_seconds=taker.shortest_lease_seconds,
+            held=self._held,
+            on_lost=intake.drop,
+            on_timeout=self._time_out,
+        )
         self._taker, self._queue, self._company, self._services = taker, queue, company, taker.services
         self._intake, self._time, self._lock, self._news, self._over = intake, time, lock, news, over
         self._replace = replace
-        self._taken: dict[str, Hold | None] = {}
-        """By receipt; None until its job is claimed."""
+        self._taken: dict[str, Message | Hold | None] = {}
+        """By receipt. The message, then the hold on its job; None once it is being given back."""
         self._carried = 0
         """Successes that are not told yet."""
 
     def __len__(self) -> int:
         return len(self._taken)
 
-    def add(self, lease: Lease) -> None:
+    def add(self, message: Message) -> None:
         """Under the lock: a thread has taken it, and decides it next."""
-        self._taken[lease.receipt] = None
+        self._taken[message[0].receipt] = message
 
     def decide(self, lease: Lease, ticket: Ticket | Poisoned) -> bool:
         """Whether this thread decided the message; false if its job's outcome was taken beside it."""
@@ -73,7 +80,7 @@ class InHand:
         """Ask what runs to stop when it is time to, and hand over what does not."""
         left = self._time.seconds()
         with self._lock:
-            running = [hold for hold in self._taken.values() if hold is not None]
+            running = [taken for taken in self._taken.values() if isinstance(taken, Hold)]
         told_to_stop = self._intake.stopping
         for hold in running:
             if left <= self._time.stop_seconds or told_to_stop:
@@ -89,13 +96,20 @@ class InHand:
             self._services.telemetry.event("carried_jobs_succeeded", queue=self._queue.name, count=carried)
 
     def release(self, leases: Sequence[Lease], delay_seconds: float) -> None:
-        """Give messages back to the queue."""
-        self.heartbeat.forget_before_release(leases)
+        """Give messages back to the queue that are not held here any more."""
+        self.heartbeat.let_pass()  # it would undo that
         try:
             self._queue.release(leases, delay_seconds)
         except Exception as fault:  # noqa: BLE001 - they come back by themselves when their leases end
             reason = kind_and_place(fault)
             self._services.telemetry.event("release_failed", queue=self._queue.name, count=len(leases), reason=reason)
+
+    def _held(self) -> tuple[list[tuple[Lease, float]], list[Hold]]:
+        """See `Heartbeat`: what is not started, and what runs."""
+        with self._lock:
+            taken = list(self._taken.values())
+            messages = [*self._intake.pending, *(each for each in taken if isinstance(each, tuple))]
+        return self._taker.with_lease_seconds(messages), [each for each in taken if isinstance(each, Hold)]
 
     # --- by the message's own thread ---------------------------------------------------------------------------------
 
@@ -109,16 +123,11 @@ class InHand:
                 return hold
             hold.leave = seat.leave
             self._taken[lease.receipt] = hold
-            self.heartbeat.owns(hold)
+            self.heartbeat.expect_end(hold)
             outcome, effects = (Interrupted(), ()) if self._is_too_late(hold) else run_code(hold)
         finally:
             seat.leave()
-        if hold.take_outcome():
-            return settle(hold, outcome, effects, self._services)
-        with self._lock:
-            if lease.receipt not in self._taken:  # it may have been decided before it was known to be running
-                self.heartbeat.forget(lease)
-        return None
+        return settle(hold, outcome, effects, self._services) if hold.take_outcome() else None
 
     def _is_too_late(self, hold: Hold) -> bool:
         """A claim may have taken so much patience that there is no time left, or that this batch has returned without it."""
@@ -140,15 +149,13 @@ class InHand:
 
     def _decided(self, lease: Lease, disposition: Disposition) -> None:
         if isinstance(disposition, Release):
+            self._taken[lease.receipt] = None
             self.release([lease], disposition.delay_seconds)
-        else:
-            self.heartbeat.forget(lease)
         with self._lock:
-            if lease.receipt in self._taken:  # nothing is decided twice
-                hold = self._taken.pop(lease.receipt)
-                if isinstance(disposition, Acknowledge):
-                    self._intake.done.append(lease)
-                    self._carried += isinstance(hold, Carried)
+            taken = self._taken.pop(lease.receipt, None)
+            if isinstance(disposition, Acknowledge):
+                self._intake.done.append(lease)
+                self._carried += isinstance(taken, Carried)
             if self._intake.feed is None or self._intake.stopping:
                 self._news.notify()
 

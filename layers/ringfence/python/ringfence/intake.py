@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -84,17 +84,19 @@ class Intake:
         lock: threading.Lock,
         over: threading.Event,
         on_fetched: Callable[[Sequence[Message]], None],
+        on_pending: Callable[[], None],
         on_stop: Callable[[], None],
     ) -> None:
-        """``over`` is set when nothing more is taken. ``on_fetched`` is told of messages before anybody can take them;
-        ``on_stop``, under the lock, of the end of an exchange while the feed stops."""
+        """``over`` is set when nothing more is taken. ``on_fetched`` is told of messages before anybody can take them,
+        ``on_pending`` when anybody can; ``on_stop``, under the lock, of the end of an exchange while the feed stops."""
         self.feed = feed
         self.pending: deque[Message] = deque((lease, read_ticket(lease)) for lease in leases)
         self.done: list[Lease] = []
         self.fetched_at = services.clock.monotonic()
         """When the latest messages came, on the monotonic clock."""
         self._queue, self._services, self._threads, self._lease_seconds = queue, services, threads, lease_seconds
-        self._lock, self._over, self._on_fetched, self._on_stop = lock, over, on_fetched, on_stop
+        self._lock, self._over = lock, over
+        self._on_fetched, self._on_pending, self._on_stop = on_fetched, on_pending, on_stop
         self._fetchers = 0
         """Threads that fetch, or are about to."""
         self._fetched = 0
@@ -233,6 +235,14 @@ class Intake:
             self.pending.clear()
             return pending
 
+    def drop(self, receipts: Collection[str]) -> None:
+        """Start none of these: their leases are over, and somebody else may have them."""
+        if receipts:
+            with self._lock:
+                kept = [message for message in self.pending if message[0].receipt not in receipts]
+                self.pending.clear()
+                self.pending.extend(kept)
+
     def _take_done(self) -> list[Lease]:
         with self._lock:
             self._under_way += 1
@@ -261,6 +271,8 @@ class Intake:
                 self._held, self.fetched_at = len(self.pending), self._services.clock.monotonic()
             if self.stopping:
                 self._on_stop()
+        if messages:
+            self._on_pending()
         return reached
 
     def _not_reached(self, done: list[Lease], fault: Unavailable) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ringfence.errors import Unavailable
 from ringfence.ownership import Hold
@@ -16,35 +16,48 @@ MOST_JOINED_SECONDS = 1.0
 """So long the heartbeat waits for the rows' renewals, and whoever stops it for the heartbeat."""
 
 IDLE_SECONDS = 3600.0
-"""With nothing to keep it sleeps until it has."""
+"""With nothing to keep it sleeps so long, or until it has."""
+
+Kept = Sequence[tuple[Lease, float]]
+"""Leases with their lengths in seconds."""
 
 
 class Heartbeat:
-    """A thread that keeps the leases of one batch: those of running jobs, and those of messages still to be started.
+    """A thread that keeps the leases of one crew: those of running jobs, and those of messages still to be started.
+
+    Most messages come and go while it sleeps, and it is not told of each: when it is time to, it looks at what is there.
 
     It must be stopped before a Lambda handler returns, or it thaws in the next invocation with dead receipts. It is waited for
     as long as an invocation can spare; a call that then still hangs may do its harm later: hide a message once more.
     """
 
-    def __init__(self, queue: Queue, services: Services, *, on_timeout: Callable[[Hold], None]) -> None:
-        self._queue, self._on_timeout = queue, on_timeout
+    def __init__(
+        self,
+        queue: Queue,
+        services: Services,
+        *,
+        shortest_lease_seconds: float,
+        held: Callable[[], tuple[Kept, Sequence[Hold]]],
+        on_lost: Callable[[Collection[str]], None],
+        on_timeout: Callable[[Hold], None],
+    ) -> None:
+        """``held`` tells what is there now: messages to be started, and running jobs. ``on_lost`` is told the receipts of
+        those that the queue says are over."""
+        self._queue, self._shortest_lease_seconds = queue, shortest_lease_seconds
+        self._held, self._on_lost, self._on_timeout = held, on_lost, on_timeout
         self._clock, self._telemetry = services.clock, services.telemetry
         self._renewed = self._clock.monotonic()
-        self._lock = threading.Lock()
-        # Every message goes through these two, in single steps that need no lock. Whoever reads more copies them first.
-        self._waiting: dict[str, tuple[Lease, float]] = {}
-        self._running: dict[str, Hold] = {}
+        self._keeps = False
+        """Whether there was something to keep at the latest renewal, or has been since."""
         self._extending = threading.Lock()
-        self._wake = threading.Condition(self._lock)
-        self._stopped = False
+        self._wake = threading.Condition(threading.Lock())
+        self._stopped = self._woken = False
         self._sleeps_until = float("-inf")
         """On the monotonic clock, while the thread sleeps; the end of time while it finds out how long it may."""
         self._thread = threading.Thread(target=self._run, name="ringfence-heartbeat", daemon=True)
 
-    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
-        """Take over these leases with their lengths in seconds. Their first renewal, which on Lambda *shortens* the queue's
-        default to the lease, is done before this returns."""
-        self._waiting = {lease.receipt: (lease, seconds) for lease, seconds in waiting}
+    def start(self) -> None:
+        """The first renewal, which on Lambda *shortens* the queue's default to the lease, is done before this returns."""
         self._renew()
         self._thread.start()
 
@@ -55,50 +68,32 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join(MOST_JOINED_SECONDS)
 
-    def awaits(self, messages: Sequence[tuple[Lease, float]], leased_seconds: float) -> None:
-        """More messages that are not started yet, with the lengths of their own leases; leased just now for
-        ``leased_seconds``. Those with another length get it at once: a worker that dies is missed as soon as that says."""
-        with self._lock:
-            if not self._waiting and not self._running:
-                self._renewed = self._clock.monotonic()
-            for lease, seconds in messages:
-                self._waiting[lease.receipt] = lease, seconds
-        self._wake_before(self._renewed + min(seconds for _, seconds in messages) / HEARTBEATS_PER_LEASE)
-        unadjusted = [(lease, seconds) for lease, seconds in messages if seconds != leased_seconds]
-        if unadjusted:
-            with self._extending:
-                self._drop(self._extend(unadjusted))
-
-    def waits(self, lease: Lease) -> bool:
-        """Whether this message, not yet started, is still ours as far as the queue has told."""
-        return lease.receipt in self._waiting
-
-    def owns(self, hold: Hold) -> None:
-        """A message was claimed: from now on what else it holds is renewed as well."""
-        receipt = hold.lease.receipt
-        self._running[receipt] = hold
-        self._waiting.pop(receipt, None)
-        self._wake_before(min(hold.ends_at, self._renewed + hold.lease_seconds / HEARTBEATS_PER_LEASE))
-
-    def forget(self, lease: Lease) -> None:
-        """A message is decided: no renewal that begins from now on includes it."""
-        self._waiting.pop(lease.receipt, None)
-        self._running.pop(lease.receipt, None)
-
-    def forget_before_release(self, leases: Iterable[Lease]) -> None:
-        """The same, and none that has begun is under way when this returns: it would undo the release."""
+    def adjust(self, leases: Kept) -> None:
+        """Give messages that were leased just now the lengths of their own leases at once: a worker that dies is missed as soon
+        as that says."""
         with self._extending:
-            for lease in leases:
-                self.forget(lease)
+            self._on_lost(self._extend(leases))
 
-    def _drop(self, lost: Iterable[str]) -> None:
-        for receipt in lost:
-            self._waiting.pop(receipt, None)
+    def expect(self) -> None:
+        """There are messages that were leased just now."""
+        if not self._keeps:
+            self._keeps, self._renewed = True, self._clock.monotonic()
+        self._wake_before(self._renewed + self._shortest_lease_seconds / HEARTBEATS_PER_LEASE)
+
+    def expect_end(self, hold: Hold) -> None:
+        """A job was started, and has a timeout."""
+        self._wake_before(hold.ends_at)
+
+    def let_pass(self) -> None:
+        """Wait for the renewal that is under way, if one is: what is not held any more, no other includes."""
+        with self._extending:
+            pass
 
     def _wake_before(self, turn: float) -> None:
-        """See to it that the thread, if it sleeps, is awake by then. Most messages come and go while it sleeps on."""
+        """See to it that the thread, if it sleeps, is awake by then."""
         if turn < self._sleeps_until:
             with self._wake:
+                self._woken = True
                 self._wake.notify_all()
 
     def _run(self) -> None:
@@ -113,56 +108,59 @@ class Heartbeat:
     def _told_to_stop(self) -> bool:
         """Sleep until the next renewal or timeout, or until woken."""
         with self._wake:
-            if not self._stopped:
-                # Whoever comes while this looks around sees that it must wake us, and has to wait until we sleep.
-                self._sleeps_until = float("inf")
-                self._sleeps_until = self._next_turn()
-                self._clock.wait_until(self._wake, self._sleeps_until)
-                self._sleeps_until = float("-inf")
+            self._woken, self._sleeps_until = False, float("inf")  # whoever comes while this looks around must wake us
+        turn = self._next_turn()
+        with self._wake:
+            if not (self._stopped or self._woken):
+                self._sleeps_until = turn
+                self._clock.wait_until(self._wake, turn)
+            self._sleeps_until = float("-inf")
             return self._stopped
 
     def _next_turn(self) -> float:
         """When the next renewal or timeout is due, on the monotonic clock."""
-        timeouts = [hold.ends_at for hold in list(self._running.values()) if not hold.settled]
-        return min([self._renewed + self._interval_seconds(), *timeouts])
+        kept, running = self._held()
+        timeouts = [hold.ends_at for hold in running if not hold.settled]
+        if not self._keeps:
+            return min([self._clock.monotonic() + IDLE_SECONDS, *timeouts])
+        return min([self._renewed + self._interval_seconds(kept, running), *timeouts])
 
-    def _interval_seconds(self) -> float:
-        waiting = [seconds for _, seconds in list(self._waiting.values())]
-        running = [hold.lease_seconds for hold in list(self._running.values())]
-        return min([*waiting, *running], default=IDLE_SECONDS) / HEARTBEATS_PER_LEASE
+    def _interval_seconds(self, kept: Kept, running: Sequence[Hold]) -> float:
+        lengths = [*(seconds for _, seconds in kept), *(hold.lease_seconds for hold in running)]
+        return min(lengths, default=self._shortest_lease_seconds) / HEARTBEATS_PER_LEASE
 
     def _timed_out(self) -> list[Hold]:
         now = self._clock.monotonic()
-        return [hold for hold in list(self._running.values()) if hold.ends_at <= now and not hold.settled]
+        return [hold for hold in self._held()[1] if hold.ends_at <= now and not hold.settled]
 
     def _renew_if_due(self) -> None:
-        with self._lock:
-            due = self._clock.monotonic() >= self._renewed + self._interval_seconds() - 0.001
-        if due:
+        if self._keeps and self._clock.monotonic() >= self._renewed + self._interval_seconds(*self._held()) - 0.001:
             self._renew()
 
     def _renew(self) -> None:
         with self._extending:
-            with self._lock:
-                now = self._renewed = self._clock.monotonic()
-                kept = list(self._waiting.values())  # before the running: what is started meanwhile is in one of them
-                # One that is being settled is kept beyond its timeout: its last write may take some patience.
-                running = [hold for hold in list(self._running.values()) if hold.ends_at > now or hold.settled]
+            now = self._renewed = self._clock.monotonic()
+            self._keeps = False  # before looking: whoever comes later says so
+            kept, held = self._held()
+            # One that is being settled is kept beyond its timeout: its last write may take some patience.
+            running = [hold for hold in held if hold.ends_at > now or hold.settled]
+            if kept or held:
+                self._keeps = True
             lost = self._extend([*kept, *((hold.lease, hold.lease_seconds) for hold in running)])
-            self._drop(lost)
+            self._on_lost(lost)
         now = self._clock.monotonic()
         due = [hold for hold in running if hold.wants_renewal(now, lost=hold.lease.receipt in lost)]
         # Side by side, for one slow write must not cost the others their lease.
         renewals = [threading.Thread(target=hold.renew, daemon=True) for hold in due]
         for renewal in renewals:
             renewal.start()
-        wait_seconds = min(MOST_JOINED_SECONDS, self._interval_seconds() / 2)
+        wait_seconds = min(MOST_JOINED_SECONDS, self._interval_seconds(kept, running) / 2)
         for renewal in renewals:
             renewal.join(wait_seconds)
             if renewal.is_alive():
                 wait_seconds = 0.0  # it goes on by itself; until it ends, that job's renewals are passed over
 
-    def _extend(self, leases: Sequence[tuple[Lease, float]]) -> set[str]:
+    def _extend(self, leases: Kept) -> set[str]:
         """Extend each by its own length. Returns the receipts that the queue says are over."""
         by_length: dict[float, list[Lease]] = {}
         for lease, seconds in leases:

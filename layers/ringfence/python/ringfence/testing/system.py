@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from ringfence.memory.queue_settings import MemorySettings
 from ringfence.memory.sweeps import MemorySweeps
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.pace import Pacer
-from ringfence.ports import MAX_DELAY_SECONDS, Clock, Lease, Limiter, Services, SettingsStore, SweepStore
+from ringfence.ports import MAX_DELAY_SECONDS, Clock, Limiter, Services, SettingsStore, SweepStore
 from ringfence.reconcile import Reconciler
 from ringfence.relay import Relay
 from ringfence.timers import Timers
@@ -44,8 +44,7 @@ LONGEST_PAUSE_SECONDS = MAX_DELAY_SECONDS
 class NoHeartbeat(Heartbeat):
     """Keeps nothing: for jobs whose leases are to run out."""
 
-    def start(self, waiting: Iterable[tuple[Lease, float]]) -> None:
-        self._waiting = {lease.receipt: (lease, seconds) for lease, seconds in waiting}
+    def start(self) -> None: ...
 
 
 class MemorySystem:

@@ -48,7 +48,7 @@ class QueueFeed:
 
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
         """See `intake.Feed.exchange`: in one round trip where the queue can."""
-        with self.calls.under_way():
+        with self.calls:
             if room and self._fused is not None:
                 leases = self._fused.acknowledge_and_lease(done, room, lease_seconds, self._wait_seconds)
             else:
@@ -67,11 +67,11 @@ class QueueFeed:
         """See `intake.Feed.ask`."""
         if self._fused is None:
             raise NotImplementedError(f"queue {self._queue.name} cannot be asked ahead")
-        with self.calls.under_way():
+        with self.calls:
             reply = self._fused.ask(done, room, lease_seconds)
 
         def receive() -> list[Lease]:
-            with self.calls.under_way():
+            with self.calls:
                 leases = reply()
             self._on_look(len(done))
             return leases

@@ -87,7 +87,7 @@ class _Record(msgspec.Struct):
 class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The small message in a queue that names a job. Every push is a new ticket with an id of its own.
 
-    Its ids are `Id` and `JobId`, checked without their patterns: these took half the time in which a worker reads a ticket.
+    Its ids are `Id` and `JobId`; `decode_ticket` checks them without their patterns, which took half of its time.
     """
 
     ticket_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -104,17 +104,6 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """These two only beside a payload."""
     attempts: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
     """Failed attempts so far of a job that rides in its ticket."""
-
-    def __post_init__(self) -> None:
-        if not _is_visible(self.ticket_id):
-            raise ValueError("ticket_id has a character that is not visible ASCII")
-        if not _is_visible(self.job_id) or "#" in self.job_id:
-            raise ValueError("job_id has a character that is not visible ASCII, or a #")
-
-
-def _is_visible(text: str) -> bool:
-    return text.isascii() and text.isprintable() and " " not in text
-
 
 def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:
     """A ticket for this job; ``ticket_id`` is fresh. A record without a row rides in it; a `Job` has a row."""
@@ -225,11 +214,19 @@ def decode_ticket(body: str) -> Ticket:
         ticket = _ticket_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
         raise Poisoned(f"not a ticket: {fault}", job_id=_job_id_in(body)) from None
+    if not _is_visible(ticket.ticket_id):
+        raise Poisoned("not a ticket: its ticket_id has other characters than visible ASCII", job_id=ticket.job_id)
+    if not _is_visible(ticket.job_id) or "#" in ticket.job_id:
+        raise Poisoned("not a ticket: its job_id has other characters than visible ASCII, or a #", job_id=ticket.job_id)
     if ticket.v not in READS_VERSIONS:
         raise Poisoned(f"ticket version {ticket.v} is not one of {sorted(READS_VERSIONS)}", job_id=ticket.job_id)
     if ticket.payload is not None and None in (ticket.name, ticket.max_attempts, ticket.created_at):
         raise Poisoned("the ticket carries a payload, but no name, max_attempts or created_at with it", job_id=ticket.job_id)
     return ticket
+
+
+def _is_visible(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _job_id_in(body: str) -> str | None:

@@ -157,21 +157,26 @@ class CountedFeed:
         return [Lease("{}", f"{len(self.rooms)}/{number}", 1, "id", "default") for number in range(room)]
 
 
-def test_whoever_comes_back_while_another_still_waits_fetches_many() -> None:
-    feed, lock = CountedFeed(), threading.Lock()
-    intake = Intake(
+def intake_of(feed: CountedFeed) -> Intake:
+    """Of a crew of two."""
+    return Intake(
         "default",
         (),
         feed,  # type: ignore[arg-type]
         MemorySystem(App()).services,
         threads=2,
         lease_seconds=30.0,
-        lock=lock,
+        lock=threading.Lock(),
         over=threading.Event(),
         on_fetched=lambda messages: None,
         on_pending=lambda: None,
         on_stop=lambda: None,
     )
+
+
+def test_whoever_comes_back_while_another_still_waits_fetches_many() -> None:
+    feed = CountedFeed()
+    intake = intake_of(feed)
 
     def sent() -> Callable[[], None]:
         intake.pending.clear()  # as if they had been done meanwhile
@@ -185,3 +190,18 @@ def test_whoever_comes_back_while_another_still_waits_fetches_many() -> None:
     second()
     sent()()
     assert feed.rooms == [1, 3, 1, 7], "one is left to the second, as long as there may be fewer than are wanted"
+
+
+def test_while_one_thread_acknowledges_no_other_is_sent_to() -> None:
+    """However often the watch looks while the queue does not answer."""
+    feed = CountedFeed()
+    intake = intake_of(feed)
+    intake.done.append(Lease("{}", "first", 1, "id", "default"))
+    errand = intake.errand_done()
+    assert errand is not None
+    intake.done.append(Lease("{}", "second", 1, "id", "default"))
+    assert intake.errand_done() is None
+    errand()
+    assert intake.done == []
+    intake.done.append(Lease("{}", "third", 1, "id", "default"))
+    assert intake.errand_done() is not None

@@ -414,3 +414,19 @@ def test_a_thread_that_is_stuck_beyond_its_timeout_is_replaced() -> None:
     go_on.set()
     jobs = here.system.ledger.list_jobs("default", ["default"]).jobs
     assert {here.system.job(job.job_id).result for job in jobs} == {'"by another thread"'}
+
+
+def test_a_crew_that_can_start_no_thread_ends_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name.startswith("ringfence-crew"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    system = MemorySystem(App(), clock=SystemClock(), threads=2)
+    queue = system.queues["default"]
+    feed = QueueFeed(queue, Stop(system.clock, 5.0), lambda done: None, wait_seconds=0.02)
+    with pytest.raises(RuntimeError, match="no thread could be started for the messages of queue default"):
+        system.worker().serve(queue, feed)

@@ -112,9 +112,7 @@ class Crew:
         intake = self._intake
         self._heartbeat.start()
         try:
-            for _ in range(min(self._threads, len(intake.pending)) if intake.feed is None else self._threads):
-                if not self._start_thread(self._lead_and_follow):
-                    break  # with as many as there may be
+            self._start_threads(min(self._threads, len(intake.pending)) if intake.feed is None else self._threads)
             self._watch()
             self._in_hand.tell_carried()
             self._give_back(intake.take_all(), NOT_STARTED_PAUSE_SECONDS)
@@ -202,6 +200,14 @@ class Crew:
             self._telemetry.event("thread_not_started", queue=self._queue.name, reason=str(fault))
             return False
         return True
+
+    def _start_threads(self, wanted: int) -> None:
+        """As many as there may be, but not none."""
+        for started in range(wanted):
+            if not self._start_thread(self._lead_and_follow):
+                if not started:
+                    raise RuntimeError(f"no thread could be started for the messages of queue {self._queue.name}")
+                return
 
     def _lead_and_follow(self) -> None:
         streak = Streak(self._clock)

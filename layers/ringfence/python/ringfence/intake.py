@@ -109,6 +109,8 @@ class Intake:
         self._asking = False
         """Whether a thread is asking, or reading the reply."""
         self._asked: _Asked | None = None
+        self._acknowledging = False
+        """Whether a thread does only that. One is enough, the more so for a queue that does not answer."""
         self._under_way = 0
         """Exchanges. None may be left behind when a crew ends in good order."""
         self._held, self._hold_at_once = 0, threads
@@ -164,9 +166,10 @@ class Intake:
 
     def errand_done(self) -> Errand | None:
         """The same for what is done: unless somebody else is about to acknowledge it, or cannot."""
-        if self.feed is None or not self.done or self._asking or self._unreachable:
+        if self.feed is None or not self.done or self._asking or self._unreachable or self._acknowledging:
             return None
-        return self.acknowledge
+        self._acknowledging = True
+        return self._acknowledge_done
 
     def errand_beside(self) -> Errand | None:
         """The same for what was asked for, when every thread may be busy for long."""
@@ -216,6 +219,11 @@ class Intake:
     def _exchange(self, feed: Feed, room: int) -> bool:
         done = self._take_done()
         return self._end_exchange(done, room, partial(feed.exchange, done, room, self._lease_seconds))
+
+    def _acknowledge_done(self) -> None:
+        self.acknowledge()
+        with self._lock:
+            self._acknowledging = False
 
     def acknowledge(self) -> None:
         """What is done, at the end."""

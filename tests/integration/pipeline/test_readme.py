@@ -16,15 +16,11 @@ import pytest
 
 from ringfence.local.dev import Dev
 from ringfence.local.run_folder import write_environment
-from ringfence.testing.emulator_kinds import ONE_OR_EVERY
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 RINGFENCE = Path(sys.executable).parent / "ringfence"
 PRINTED_API = "http://127.0.0.1:8080"
-
-on_one_or_every_emulator = pytest.mark.parametrize("dev", ONE_OR_EVERY, indirect=True, scope="package")
-"""What is done here, `test_pipeline` does on each; here it is the commands that are tested."""
 
 
 def block(info: str, having: str) -> str:
@@ -40,7 +36,6 @@ def run(command: list[str], dev: Dev, text: str | None = None) -> str:
     return done.stdout
 
 
-@on_one_or_every_emulator
 def test_the_curl_lines_answer_what_their_comments_say(dev: Dev) -> None:
     told = run(["bash", "-euo", "pipefail"], dev, block("sh try", "curl -si $API/v1/jobs"))
     statuses = [int(status) for status in re.findall(r"HTTP/1\.1 (\d+)", told)]
@@ -55,14 +50,12 @@ def test_the_curl_lines_answer_what_their_comments_say(dev: Dev) -> None:
 @pytest.mark.parametrize(
     "having", ["ringfence submit signup --payload", "ringfence submit greet --guarantee", "ringfence queues priority --rate"]
 )
-@on_one_or_every_emulator
 def test_the_command_lines_work_as_printed(dev: Dev, having: str) -> None:
     for line in block("sh", having).strip().splitlines():
         printed = line.replace(".venv/bin/ringfence", str(RINGFENCE))
         assert run(["bash", "-c", printed], dev)
 
 
-@on_one_or_every_emulator
 def test_the_pace_of_a_queue_is_changed_as_printed(dev: Dev) -> None:
     told = run(["bash", "-euo", "pipefail"], dev, block("sh pace", "rate_per_second"))
     assert [int(status) for status in re.findall(r"HTTP/1\.1 (\d+)", told)] == [200, 200, 200, 200, 200, 202]
@@ -77,7 +70,6 @@ def queues_in(told: str) -> list[dict[str, Any]]:
     return [json.loads(document) for document in re.findall(r'\{"name": ?"priority".*?"parked": ?\w+\}', told)]
 
 
-@on_one_or_every_emulator
 def test_a_dead_job_is_mended_as_printed(dev: Dev, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     variables = write_environment(tmp_path / "run", dev.environment())
@@ -105,7 +97,6 @@ def test_the_job_that_one_is_told_to_write_is_found_and_runs(tmp_path: Path) -> 
     assert done.stdout.splitlines() == ["attempt 1", '"Hello, Ada!"']
 
 
-@on_one_or_every_emulator
 def test_the_python_lines_work_as_printed(dev: Dev) -> None:
     code = block("python", "from ringfence import Client").replace(PRINTED_API, dev.api_url)
     assert run([sys.executable, "-c", code], dev).strip() == "succeeded"

@@ -18,9 +18,6 @@ KINDS = (GIVEN,) if IS_GIVEN else ("ministack", "moto")
 USUAL = KINDS[0]
 """The one for tests that need only one."""
 
-ONE_OR_EVERY = KINDS if os.environ.get("RINGFENCE_TEST_EVERY_EMULATOR") else KINDS[:1]
-"""For tests to which the emulator hardly matters: the usual one, and in ``make test-all`` the others too."""
-
 
 def startable(kind: str) -> Startable | None:
     """What to tell `Dev`, which looks for a running emulator when it is told to start none."""

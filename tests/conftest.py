@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +52,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherWith
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The integration tests first, a few of which take long: the many small ones fill the end of the run."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The integration tests first, a few of which take long: the many small ones fill the end of the run.
+
+    Where processes share the tests, the simulator's stand among them: those compute, while these wait most of their time.
+    """
     items.sort(key=lambda item: "integration" not in item.path.parts)
+    if hasattr(config, "workerinput"):
+        simulated = [item for item in items if "simulator" in item.path.parts]
+        others = [item for item in items if "simulator" not in item.path.parts]
+        modules = [list(module) for _, module in groupby(others, key=lambda item: item.path)]
+        waiting = sum("integration" in module[0].path.parts for module in modules)
+        shares = [simulated[place::waiting] for place in range(waiting)] or [simulated]
+        items[:] = chain.from_iterable(chain(*pair) for pair in zip_longest(modules, shares, fillvalue=[]))
 
 
 @pytest.hookimpl(trylast=True)

@@ -83,6 +83,7 @@ def test_who_is_woken_has_its_ticket_without_another_round_trip(
             asked.append(" ".join(str(command[0]) for command in commands))
         return ask(server, *commands, blocked_seconds=blocked_seconds)
 
+    assert queue.lease(1, 1.0) == []  # the server knows the script from now on
     monkeypatch.setattr(SingleServer, "_ask", recorded)
     leased = wait()
     queue.push([ticket()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import threading
@@ -123,15 +124,22 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleQueue[list[
     return commands
 
 
-def test_ministack_is_installed_once_from_hashes_even_by_starts_at_once(builds: SimpleQueue[list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("pip", ["pip", "ringfence.no_pip"], ids=["with the pip that is here", "with one of its own"])
+def test_ministack_is_installed_once_from_hashes_even_by_starts_at_once(
+    builds: SimpleQueue[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: find(pip if name == "pip" else name))
     said: SimpleQueue[str] = SimpleQueue()
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: ministack_python(said.put), range(4)))
     assert len(found) == 1
     assert found.pop().is_file()
     assert builds.qsize() == 2
-    assert "venv" in builds.get()
-    assert "--require-hashes" in builds.get()
+    made, installed = builds.get(), builds.get()
+    assert "venv" in made
+    assert "--require-hashes" in installed
+    assert ("--without-pip" in made) == ("--python" in installed) == (pip == "pip")
     assert said.qsize() == 1
     assert sorted(path.suffix for path in (tmp_path / "ringfence").iterdir()) == ["", ".lock"]
 

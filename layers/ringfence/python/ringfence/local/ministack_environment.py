@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -73,10 +74,16 @@ def _only_one(lock: Path) -> Iterator[None]:
 def _build(place: Path) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
     try:
-        _run([sys.executable, "-m", "venv", str(building)])
-        # `python -m`: the scripts in bin/ would name the folder it is about to leave.
-        pip = [str(building / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        _run([*pip, "install", "--require-hashes", "--requirement", str(LOCK)])
+        python = str(building / "bin" / "python")
+        if importlib.util.find_spec("pip") is not None:
+            # The pip that is here works there too. One of its own takes as long to install as all of MiniStack.
+            _run([sys.executable, "-m", "venv", "--without-pip", str(building)])
+            pip = [sys.executable, "-m", "pip", "--python", python]
+        else:
+            _run([sys.executable, "-m", "venv", str(building)])
+            pip = [python, "-m", "pip"]
+        options = ["--disable-pip-version-check", "--quiet"]
+        _run([*pip, *options, "install", "--require-hashes", "--requirement", str(LOCK)])
         building.rename(place)
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -248,6 +248,12 @@ def test_wait_reads_ids_from_standard_input_and_tells_the_worst(shell: Shell) ->
     assert [line["state"] for line in lines_of_json(result)] == ["succeeded", "dead", "succeeded"]
 
 
+def test_a_wait_for_the_ids_of_an_empty_standard_input_is_wrong_usage(shell: Shell) -> None:
+    result = shell("wait", "-", stdin="\n")
+    assert result.exit_code == 2
+    assert "standard input had no job ids" in result.stderr
+
+
 def test_a_wait_whose_time_is_up_is_exit_code_5(shell: Shell) -> None:
     job_id = shell("submit", "double").stdout.strip()
     result = shell("wait", job_id, "--timeout", "0s")
@@ -281,6 +287,23 @@ def test_the_cancel_of_a_running_job_is_a_request(shell: Shell) -> None:
     shell.called = lambda: told.append(shell("cancel", job_id).stdout)
     shell.run_jobs()
     assert told == [f"{job_id}\trunning (cancel requested)\t\n"]
+
+
+@pytest.mark.parametrize(("name", "end"), [("double", "has already succeeded"), ("fail", "is already dead")])
+def test_a_cancel_that_comes_too_late_says_so(shell: Shell, name: str, end: str) -> None:
+    job_id = shell("submit", name).stdout.strip()
+    shell.run_jobs()
+    result = shell("cancel", job_id)
+    assert (result.exit_code, result.stderr) == (1, f"ringfence: job {job_id} {end}\n")
+    as_json = shell("cancel", job_id, "--json")
+    assert as_json.exit_code == 1
+    assert lines_of_json(as_json)[0]["job_id"] == job_id
+    assert end in json.loads(as_json.stderr)["error"]["detail"]
+
+
+def test_a_cancel_may_be_repeated(shell: Shell) -> None:
+    job_id = shell("submit", "double").stdout.strip()
+    assert [shell("cancel", job_id).exit_code for _ in range(2)] == [0, 0]
 
 
 def test_the_quarantine_is_listed_without_its_bytes(shell: Shell) -> None:

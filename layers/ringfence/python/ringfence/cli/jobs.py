@@ -32,7 +32,7 @@ states = click.Choice([state.value for state in State])
 @click.argument("job_id")
 @api_command
 def status(client: Client, output: Output, job_id: str) -> None:
-    """Show a job."""
+    """Show a job, with its last three ended attempts."""
     job = client.get(job_id)
     waits = job.state in (State.QUEUED, State.SCHEDULED)
     _show(output, job, paused=waits and not output.as_json and _is_paused(client, job.queue))
@@ -45,6 +45,8 @@ def status(client: Client, output: Output, job_id: str) -> None:
 def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: float) -> int:
     """Wait until jobs have ended. A lone - reads their ids from standard input."""
     ids = [line.strip() for line in sys.stdin if line.strip()] if job_ids == ("-",) else list(job_ids)
+    if not ids:  # a submit before it in the pipe may have failed: no script is to take that for the end of its jobs
+        raise click.UsageError("standard input had no job ids")
     deadline = time.monotonic() + timeout
     code = exit_codes.OK
     ended: list[list[str]] = []
@@ -83,11 +85,23 @@ def list_jobs(client: Client, output: Output, queue: str | None, state: str | No
 @click.command(cls=Command, epilog=exit_codes.MEANING)
 @click.argument("job_id")
 @api_command
-def cancel(client: Client, output: Output, job_id: str) -> None:
-    """Cancel a waiting job, or ask the worker that runs it to stop."""
+def cancel(client: Client, output: Output, job_id: str) -> int:
+    """Cancel a waiting job, or ask the worker that runs it to stop.
+
+    A running job hears of it within two thirds of its lease, and has succeeded if it returns all the same. Exit code 1: the job
+    had already ended otherwise.
+    """
     job = client.cancel(job_id)
-    output.did(f"the cancellation of job {job.job_id} was accepted (it is {_state(job)})")
+    too_late = job.state.terminal and job.state is not State.CANCELLED
+    if not too_late:
+        output.did(f"the cancellation of job {job.job_id} was accepted (it is {_state(job)})")
     _tell(output, job)
+    if not too_late:
+        return exit_codes.OK
+    output.error(
+        RingfenceError(f"job {job.job_id} {'is already dead' if job.state is State.DEAD else 'has already succeeded'}")
+    )
+    return exit_codes.FAILED
 
 
 @click.command(cls=Command, epilog=exit_codes.MEANING)

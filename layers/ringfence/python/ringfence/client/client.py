@@ -185,7 +185,8 @@ class Client:
     # --- acting ------------------------------------------------------------------------------------------------------
 
     def cancel(self, job_id: str) -> JobSnapshot:
-        """Cancel a waiting job, ask the worker of a running one to stop. Returns the job afterwards."""
+        """Cancel a waiting job, ask the worker of a running one to stop, leave an ended one alone. Returns the job afterwards:
+        its ``state`` tells which it was."""
         return snapshot(self._transport.call("POST", _path(job_id) + "/cancel").body)
 
     def set_queue(

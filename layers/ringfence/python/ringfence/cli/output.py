@@ -59,15 +59,16 @@ class Output:
             for row in rows:
                 self.line(*row)
             return
-        from rich.table import Table
+        from rich.console import Console
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column, heading in enumerate(headings):
-            table.add_column(heading, overflow="fold", no_wrap=column == 0)  # what names the row is there to be copied
-        for row in rows:
-            table.add_row(*(Text(safe(cell)) for cell in row))
-        _console(stderr=False).print(table)
+        from ringfence.cli.table import laid_out
+
+        console = Console(markup=False, emoji=False, highlight=False)
+        heading, *lines = laid_out(headings, [[safe(cell) for cell in row] for row in rows], console)
+        console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
+        for row in lines:
+            console.print(Text("\n".join(row)), soft_wrap=True)
 
     def fields(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Named values, one a line."""
@@ -98,12 +99,6 @@ def error_document(error: Exception) -> dict[str, Any]:
         pointer = {} if error.pointer is None else {"pointer": error.pointer}
         return {"kind": error.kind, "status": error.status, "detail": str(error), **pointer}
     return {"kind": type(error).__name__, "detail": str(error)}
-
-
-def _console(*, stderr: bool) -> Any:
-    from rich.console import Console
-
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 class _Silent:

@@ -105,6 +105,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
     """Failed attempts so far of a job that rides in its ticket."""
 
+
 def new_ticket(ticket_id: str, job: JobRecord | Job) -> Ticket:
     """A ticket for this job; ``ticket_id`` is fresh. A record without a row rides in it; a `Job` has a row."""
     if isinstance(job, JobRecord) and job.guarantee is Guarantee.AT_LEAST_ONCE:

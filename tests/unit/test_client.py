@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import random
 import socket
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
 from http.client import HTTPConnection
 from typing import Any
 
@@ -159,6 +159,40 @@ def test_what_is_not_json_never_leaves(front: Front, client: Client, payload: An
 def test_a_time_without_an_offset_never_leaves(front: Front, client: Client) -> None:
     with pytest.raises(ValueError, match="time zone"):
         client.submit("double", run_at=datetime(2030, 1, 1))
+    assert not front.requests
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda client: client.submit("double", run_at="2026-12-01"), "run_at is to be a datetime or None, not str"),
+        (lambda client: client.submit("double", run_at=date(2026, 12, 1)), "run_at is to be a datetime or None, not date"),
+        (
+            lambda client: client.submit("double", delay_seconds="10"),
+            "delay_seconds is to be a whole number or a number or None, not str",
+        ),
+        (lambda client: client.submit("double", delay_seconds=timedelta(1)), "delay_seconds .* not timedelta"),
+        (lambda client: client.submit("double", max_attempts="5"), "max_attempts is to be a whole number, not str"),
+        (lambda client: client.submit(b"double"), "name is to be text, not bytes"),
+        (lambda client: client.submit("double", idempotency_key=b"k"), "idempotency_key is to be text or None, not bytes"),
+        (lambda client: client.submit("double", traceparent=1), "traceparent is to be text or None, not int"),
+        (lambda client: client.submit_many([{"name": "double"}]), "request is to be a JobRequest, not dict"),
+        (lambda client: client.get(7), "job_id is to be text, not int"),
+        (lambda client: client.wait("a" * 26, "10"), "timeout_seconds .* not str"),
+        (lambda client: list(client.list(limit="5")), "limit is to be a whole number or None, not str"),
+        (lambda client: client.queue(None), "name is to be text, not None"),
+        (lambda client: client.get(None), "job_id is to be text, not None"),
+        (lambda client: Client(7), "base_url is to be text, not int"),
+        (lambda client: Client("http://127.0.0.1", b"rf_secret"), "api_key is to be text or None, not bytes"),
+        (lambda client: Client("http://127.0.0.1", retry_seconds="5"), "retry_seconds .* not str"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named_and_never_leaves(
+    front: Front, client: Client, call: Callable[[Any], object], named: str
+) -> None:
+    with pytest.raises(TypeError, match=named) as told:
+        call(client)
+    assert "rf_secret" not in str(told.value)
     assert not front.requests
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from ringfence.client import arguments
 from ringfence.client.jobs import JobRequest, Submitted
 from ringfence.client.transport import BACKOFF, Answer, error_of
 from ringfence.errors import Rejected, RingfenceError, Unavailable
@@ -55,6 +56,7 @@ def batches(requests: Iterable[JobRequest]) -> Iterator[list[Encoded]]:
     packed: list[Encoded] = []
     size = 0
     for request in requests:
+        arguments.check(JobRequest, request=request)
         key, with_key = keyed(request)
         job = Encoded(key, with_key.encoded())
         if packed and (len(packed) == MAX_JOBS or size + len(job.body) + 1 > MAX_BATCH_BYTES):

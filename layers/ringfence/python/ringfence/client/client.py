@@ -17,6 +17,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ringfence.client import arguments
+from ringfence.client.arguments import NONE
 from ringfence.client.batches import BatchSender, Outcome, batches, keyed
 from ringfence.client.jobs import JobRequest, JobSnapshot, Submitted, payload_text, snapshot
 from ringfence.client.transport import Answer, Transport, error_of, problem_in
@@ -63,6 +65,9 @@ class Client:
         clock: Clock | None = None,
         random_source: random.Random | None = None,
     ) -> None:
+        arguments.check(str, base_url=base_url)
+        arguments.check(str, NONE, api_key=api_key)
+        arguments.check(int, float, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
         self._clock = clock or SystemClock()
         self._random = random_source or random.Random()
         self._transport = Transport(
@@ -116,6 +121,7 @@ class Client:
                 guarantee=guarantee,
             )
         )
+        arguments.check(str, NONE, traceparent=traceparent)
         headers = {} if traceparent is None else {"traceparent": traceparent}
         answer = self._transport.call("POST", JOBS, request.encoded(), headers)
         accepted = msgspec.json.decode(answer.body, type=AcceptedDocument)
@@ -130,7 +136,7 @@ class Client:
     def submit_many(self, requests: Iterable[JobRequest]) -> list[Outcome]:
         """Submit any number of jobs. The outcomes are in the order of the requests: `Submitted`, or the error of that one.
 
-        Raises only for what is no JSON (`ValueError`, `TypeError`), before the batch that holds it is sent.
+        Raises only for what is no JSON or of a wrong type (`ValueError`, `TypeError`), before the batch that holds it is sent.
         """
         return [outcome for outcomes in self.submit_in_batches(requests) for outcome in outcomes]
 
@@ -150,6 +156,7 @@ class Client:
 
     def wait(self, job_id: str, timeout_seconds: float = 60.0) -> JobSnapshot:
         """The job once it has ended, however it did. Raises `StillRunning` when the time is up."""
+        arguments.check(int, float, timeout_seconds=timeout_seconds)
         deadline = self._clock.monotonic() + timeout_seconds
         pause = FIRST_POLL_SECONDS
         while True:
@@ -174,7 +181,7 @@ class Client:
 
     def queue(self, name: str) -> QueueDocument:
         """The same of one queue. Raises `Rejected` (404, ``unknown-queue``) if there is none of this name."""
-        answer = self._transport.call("GET", f"{QUEUES}/{quote(name, safe='')}")
+        answer = self._transport.call("GET", _queue_path(name))
         return msgspec.json.decode(answer.body, type=QueueDocument)
 
     def quarantine(self, limit: int = 50) -> list[SetAsideDocument]:
@@ -203,7 +210,7 @@ class Client:
         Needs a key with the scope admin. In force within five seconds.
         """
         change = QueueChange(rate_per_second=rate_per_second, burst=burst, paused=paused, high_water_mark=high_water_mark)
-        answer = self._transport.call("PATCH", f"{QUEUES}/{quote(name, safe='')}", msgspec.json.encode(change))
+        answer = self._transport.call("PATCH", _queue_path(name), msgspec.json.encode(change))
         return msgspec.json.decode(answer.body, type=QueueDocument)
 
     def redrive(self, job_id: str, payload: Any = None) -> JobSnapshot:
@@ -220,6 +227,8 @@ class Client:
         self, *, queue: str | None = None, state: State | str | None = None, limit: int | None = None
     ) -> Iterator[JobSnapshot]:
         """Jobs, newest first, page after page as they are taken; at most ``limit``."""
+        arguments.check(str, NONE, queue=queue, state=state)
+        arguments.check(int, NONE, limit=limit)
         left = limit
         cursor: str | None = None
         while left is None or left > 0:
@@ -236,4 +245,10 @@ class Client:
 
 
 def _path(job_id: str) -> str:
+    arguments.check(str, job_id=job_id)
     return f"{JOBS}/{quote(job_id, safe='')}"
+
+
+def _queue_path(name: str) -> str:
+    arguments.check(str, name=name)
+    return f"{QUEUES}/{quote(name, safe='')}"

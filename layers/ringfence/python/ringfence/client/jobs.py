@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from ringfence import jsontext
+from ringfence.client import arguments
+from ringfence.client.arguments import NONE
 from ringfence.http.documents import JobDocument
 from ringfence.job import Guarantee, Progress, State
 
@@ -48,9 +50,14 @@ class JobRequest:
     def encoded(self) -> bytes:
         """The job as the API takes it.
 
-        Raises `ValueError` for NaN, infinities, lone surrogates, a time without offset and an unknown guarantee, `Rejected` for
-        `RawJson` that is no JSON or that no reader may meet.
+        Raises `TypeError` for a field of another type, `ValueError` for NaN, infinities, lone surrogates, a time without offset
+        and an unknown guarantee, `Rejected` for `RawJson` that is no JSON or that no reader may meet.
         """
+        arguments.check(str, name=self.name, queue=self.queue)
+        arguments.check(str, NONE, idempotency_key=self.idempotency_key, ordering_key=self.ordering_key)
+        arguments.check(int, max_attempts=self.max_attempts)
+        arguments.check(int, float, NONE, delay_seconds=self.delay_seconds)
+        arguments.check(datetime, NONE, run_at=self.run_at)
         if self.run_at is not None and self.run_at.tzinfo is None:
             raise ValueError("run_at has no time zone")
         if self.delay_seconds is not None and not math.isfinite(self.delay_seconds):

@@ -56,3 +56,17 @@ def test_the_variables_of_another_run_are_told_of_for_the_latest_are_these(
     (other / "environment").touch()
     _tell_ready(Output(as_json=False), cast("Any", system), "none", "sqs")
     assert f"({other / 'environment'}: another `ringfence dev`)" in capsys.readouterr().out
+
+
+def test_the_job_that_one_is_told_to_try_is_there(system: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def tried() -> str:
+        _tell_ready(Output(as_json=False), cast("Any", system), "none", "sqs")
+        return capsys.readouterr().out.partition("Try it")[2]
+
+    elsewhere = tried()
+    assert f"a job of yours, in {system.jobs_folder}:" in elsewhere
+    assert "signup" not in elsewhere
+    example = system.jobs_folder / "jobs" / "signup.py"
+    example.parent.mkdir(parents=True)
+    example.touch()
+    assert '{"name": "signup", "payload": {"email": "ada@example.com", "name": "Ada"}}' in tried()

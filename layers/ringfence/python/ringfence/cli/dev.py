@@ -233,10 +233,20 @@ def _tell_ready(output: Output, system: Dev, auth: str, queues: str) -> None:
         )
     if auth != "none":
         click.echo(f"\nMake a key:\n  (. {shlex.quote(str(variables))} && {program()} keys create)")
+    introduction, job = _example(system.jobs_folder)
     click.echo(
-        f"\nTry it:\n  curl -si {system.api_url}/v1/jobs{header} -H 'Content-Type: application/json' \\\n"
-        '    -d \'{"name": "signup", "payload": {"email": "ada@example.com", "name": "Ada"}}\'\n\nCtrl-C ends it.'
+        f"\n{introduction}:\n  curl -si {system.api_url}/v1/jobs{header} -H 'Content-Type: application/json' \\\n"
+        f"    -d '{job}'\n\nCtrl-C ends it."
     )
+
+
+def _example(jobs_folder: Path | None) -> tuple[str, str]:
+    """A job to submit: one of the examples where they are, else a place to fill in. What else is registered is not known here:
+    the app is imported by its functions alone."""
+    if jobs_folder is not None and (jobs_folder / "jobs" / "signup.py").is_file():
+        return "Try it", '{"name": "signup", "payload": {"email": "ada@example.com", "name": "Ada"}}'
+    where = "" if jobs_folder is None else f", in {jobs_folder}"
+    return f"Try it, with the name and the arguments of a job of yours{where}", '{"name": "NAME", "payload": {}}'
 
 
 def _tell_replaced(output: Output, replaced: Replaced) -> None:

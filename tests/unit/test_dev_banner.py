@@ -45,7 +45,7 @@ def test_with_queues_on_redis_the_worker_that_runs_the_jobs_is_told_to_be_starte
 
 def test_with_queues_on_sqs_nothing_more_has_to_be_started(system: Any, capsys: pytest.CaptureFixture[str]) -> None:
     _tell_ready(Output(as_json=False), cast("Any", system), "none", "sqs")
-    assert "ringfence worker" not in capsys.readouterr().out
+    assert "start a worker" not in capsys.readouterr().out
 
 
 def test_the_variables_of_another_run_are_told_of_for_the_latest_are_these(

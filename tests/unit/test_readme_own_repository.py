@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,11 +19,18 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
 
-PROGRAM = (
-    "from ringfence.app_import import load_app; from ringfence.testing.system import MemorySystem\n"
-    "here = MemorySystem(load_app('jobs:app')); job = here.submit('greet', '{\"name\": \"Ada\"}')\n"
-    "here.run_relay(); here.run_worker(); print(here.job(job.job_id).result)"
-)
+TESTS = """
+import pytest
+from jobs import app
+
+@pytest.fixture
+def ringfence_app():
+    return app
+
+def test_a_greeting(ringfence_system):
+    job = ringfence_system.run_job("greet", {"name": "Ada"})
+    assert (job.state, job.result) == ("succeeded", '"Hello, Ada!"')
+"""
 
 
 def printed(kind: str) -> str:
@@ -61,6 +69,8 @@ def origin(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / folder, there / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("template.yaml", "samconfig.toml"):
         shutil.copy(ROOT / file, there)
+    (there / "tests").mkdir()
+    (there / "tests" / "test_ours.py").write_text("raise AssertionError('nobody else is to run our tests')", encoding="utf-8")
     run("git init -q && git add . && git commit -qm first && git tag v1", there)
     return there
 
@@ -83,10 +93,9 @@ def test_a_repository_of_ones_own_has_all_that_is_deployed_and_takes_over_what_i
     assert {folder.parts[:3] for folder in folders.values()} == {("vendor", "ringfence", "functions")}
     layers = [folder.resolve() for name, folder in template.code.items() if name not in template.function_ids]
     assert {folder.relative_to(shop / "vendor/ringfence/layers").name for folder in layers} == {"ringfence", "dependencies"}
-    greeted = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=shop / "worker", capture_output=True, text=True, timeout=60, check=True
-    )
-    assert greeted.stdout == '"Hello, Ada!"\n'
+    (shop / "tests" / "test_jobs.py").write_text(TESTS, encoding="utf-8")
+    plugin = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "ringfence.testing.plugin", "PYTEST_ADDOPTS": ""}
+    assert "1 passed" in run(f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider", shop, **plugin)
 
     own = shop / "template.yaml"
     own.write_text(own.read_text(encoding="utf-8").replace("RINGFENCE_APP: jobs:app\n", "RINGFENCE_APP: jobs:mine\n"))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 TEXT_CHARACTERS = 2_000
 """As much of a payload or result as is shown to people; --json has all of it."""
 
+TOO_LATE = {State.SUCCEEDED: "has already succeeded", State.DEAD: "is already dead"}
+"""What is said to whoever cancels a job that has ended otherwise."""
+
 states = click.Choice([state.value for state in State])
 
 
@@ -92,15 +95,12 @@ def cancel(client: Client, output: Output, job_id: str) -> int:
     had already ended otherwise.
     """
     job = client.cancel(job_id)
-    too_late = job.state.terminal and job.state is not State.CANCELLED
-    if not too_late:
+    if job.state not in TOO_LATE:
         output.did(f"the cancellation of job {job.job_id} was accepted (it is {_state(job)})")
-    _tell(output, job)
-    if not too_late:
+        _tell(output, job)
         return exit_codes.OK
-    output.error(
-        RingfenceError(f"job {job.job_id} {'is already dead' if job.state is State.DEAD else 'has already succeeded'}")
-    )
+    _tell(output, job)
+    output.error(RingfenceError(f"job {job.job_id} {TOO_LATE[job.state]}"))
     return exit_codes.FAILED
 
 

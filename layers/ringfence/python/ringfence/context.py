@@ -51,7 +51,7 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same over all attempts: for services that take one, such as a payment provider."""
+        """The same over all attempts, and after a redrive: for services that take one, such as a payment provider."""
         return f"rf-{self.job_id}"
 
     @property

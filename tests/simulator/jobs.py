@@ -50,9 +50,9 @@ def _app() -> App:
             ctx.checkpoint(part + 1)
         return n
 
-    @made.job("stubborn", timeout="60s")
+    @made.job("stubborn", timeout="60s", lease="6s")
     def stubborn(ctx: Context, n: int) -> int:
-        """Often longer than a function lasts or a process may take to stop, and without a checkpoint."""
+        """Often longer than a function or a process that stops may take, without a checkpoint, and with a lease of its own."""
         begin(ctx)
         here.world.scheduler.sleep(here.world.random.uniform(8, 30))
         return n

@@ -25,7 +25,8 @@ INTERESTING = {
     "asked ahead", "asked to stop", "carried_jobs_succeeded", "claim_finished", "crashed", "cut off", "frozen",
     "heartbeat_failed", "invoked",
     "job_cancelled", "job_dead", "job_early", "job_handed_over", "job_held", "job_retried", "job_succeeded", "jobs_parked",
-    "late_write_refused", "lease_lost", "mark_released", "paused at a lock", "push_failed", "queue_unreachable", "timers_held",
+    "late_write_refused", "lease_lost", "mark_released", "paused at a lock", "push_failed", "queue_unreachable", "stood by",
+    "timers_held",
 }  # fmt: skip
 """What a hundred lives must have seen, or they were too calm to prove anything."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringfence.attempt import Taker
 from ringfence.company import Company
+from ringfence.crew import Crew, Streak
 from ringfence.errors import Poisoned, Unavailable
 from ringfence.memory.queue import MemoryQueue
 from ringfence.ports import Lease
@@ -64,6 +65,14 @@ class TellingTaker(Taker):
         told: Any = self.services.telemetry
         told.took(lease)
         return super().take(queue, lease, ticket, *more)
+
+
+class TellingCrew(Crew):
+    """Tells when a thread leaves all messages to another."""
+
+    def _stand_by(self, leading: Streak) -> None:
+        self._telemetry.event("stood by")
+        super()._stand_by(leading)
 
 
 # --- processes -----------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ from .jobs import TABLES, app
 from .pollers import Pollers
 from .scheduler import Process, Scheduler, Task
 from .wire import KINDS, Rows, Wire
-from .workers import LEASE_SECONDS, Function, TellingTaker, WorkerProcess
+from .workers import LEASE_SECONDS, Function, TellingCrew, TellingTaker, WorkerProcess
 
 EPOCH_MS: Millis = 1_700_000_000_000
 QUEUES = ("free", "paced")
@@ -88,7 +88,7 @@ class Parts:
     gateway: Callable[..., Gateway] = Gateway
     relay: Callable[..., Relay] = Relay
     timers: Callable[..., Timers] = Timers
-    crew: Callable[..., Crew] = Crew
+    crew: Callable[..., Crew] = TellingCrew
     in_hand: Callable[..., InHand] = InHand
     taker: Callable[..., Taker] = TellingTaker
     heartbeat: type[Heartbeat] = Heartbeat

@@ -65,6 +65,19 @@ def test_it_runs_with_its_payload_and_the_ledger_is_not_asked() -> None:
     assert here.telemetry.named("carried_jobs_succeeded") == [{"queue": "default", "count": 1}]
 
 
+def test_only_a_success_is_counted_as_one() -> None:
+    """It is acknowledged as well when another ticket, or a row, takes its place."""
+
+    def code(ctx: Context) -> None:
+        if ctx.attempt < 3:
+            raise ValueError("not yet")
+
+    here = system(code)
+    carry(here)
+    run_all(here)
+    assert here.telemetry.named("carried_jobs_succeeded") == [{"queue": "default", "count": 1}]
+
+
 def test_its_attempts_are_counted_in_its_ticket_and_the_last_one_leaves_a_dead_row() -> None:
     attempts: list[int] = []
 

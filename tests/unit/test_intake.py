@@ -147,12 +147,14 @@ def test_whoever_became_idle_while_the_watch_was_bringing_messages_is_called() -
 class CountedFeed:
     """Has as many messages as anybody wants; ``rooms`` says how many that was."""
 
-    stopping, can_ask = False, True
+    stopping, can_ask, out_of_reach = False, True, False
 
     def __init__(self) -> None:
         self.rooms: list[int] = []
 
     def exchange(self, done: Sequence[Lease], room: int, lease_seconds: float) -> list[Lease]:
+        if self.out_of_reach:
+            raise Unavailable("nobody is there")
         self.rooms.append(room)
         return [Lease("{}", f"{len(self.rooms)}/{number}", 1, "id", "default") for number in range(room)]
 
@@ -168,8 +170,8 @@ def intake_of(feed: CountedFeed) -> Intake:
         lease_seconds=30.0,
         lock=threading.Lock(),
         over=threading.Event(),
-        on_fetched=lambda messages: None,
-        on_pending=lambda: None,
+        on_fetched=lambda messages: (),
+        on_pending=lambda leased_at: None,
         on_stop=lambda: None,
     )
 
@@ -205,3 +207,26 @@ def test_while_one_thread_acknowledges_no_other_is_sent_to() -> None:
     assert intake.done == []
     intake.done.append(Lease("{}", "third", 1, "id", "default"))
     assert intake.errand_done() is not None
+
+
+def test_what_is_done_is_acknowledged_once_the_queue_is_in_reach_again() -> None:
+    """By whoever looks, for every thread may be busy for longer than the leases last."""
+    feed = CountedFeed()
+    intake = intake_of(feed)
+    intake.done.append(Lease("{}", "first", 1, "id", "default"))
+    for feed.out_of_reach in (True, True, False):
+        errand = intake.errand_done()
+        assert errand is not None
+        errand()
+    assert (intake.done, feed.rooms) == ([], [0])
+
+
+def test_what_is_lost_is_not_started() -> None:
+    intake = intake_of(CountedFeed())
+    for _ in range(3):
+        errand = intake.errand(())
+        assert errand is not None
+        errand()
+    first, *others = [lease.receipt for lease, _ in intake.pending]
+    intake.drop({first})
+    assert [lease.receipt for lease, _ in intake.pending] == others

@@ -125,6 +125,13 @@ def test_a_take_over_raises_the_token_and_remembers_the_lost_attempt() -> None:
     assert taken.history == (PastAttempt(4, 5, NOW, "lost"),)
 
 
+def test_a_row_that_its_owner_gives_back_before_it_can_be_taken_over_keeps_its_count_of_hand_overs() -> None:
+    """Or three hand-overs without a newer checkpoint would never be counted where two tickets meet."""
+    given_back = job(token=2, hand_overs=2)
+    claimed = apply(transitions.claim_seen(given_back, owner(), counted=True, write_id="w1"), given_back)
+    assert (claimed.token, claimed.attempts, claimed.hand_overs, claimed.history) == (3, 1, 2, ())
+
+
 def owners_changes(mine: Job) -> dict[str, Any]:
     common = {"write_id": "w1"}
     end = {**common, "now": NOW, "expires_at": 9_999}

@@ -430,3 +430,61 @@ def test_a_crew_that_can_start_no_thread_ends_loudly(monkeypatch: pytest.MonkeyP
     feed = QueueFeed(queue, Stop(system.clock, 5.0), lambda done: None, wait_seconds=0.02)
     with pytest.raises(RuntimeError, match="no thread could be started for the messages of queue default"):
         system.worker().serve(queue, feed)
+
+
+def test_a_thread_that_comes_back_before_another_could_be_started_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if stuck.is_set() and thread.name.startswith("ringfence-crew"):
+            go_on.set()
+            assert ended.wait(10)
+            time.sleep(0.05)  # it finds that its job was decided beside it
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def code(ctx: Context) -> None:
+        if not stuck.is_set():
+            stuck.set()
+            go_on.wait(20)
+            ended.set()
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    here = Served(code, threads=1, before=3, timeout=0.2, backoff=Backoff(base_seconds=0.01))
+    here.wait_done(3)
+    here.end()
+
+
+def test_a_thread_is_counted_as_abandoned_until_it_comes_back() -> None:
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def code(ctx: Context) -> None:
+        if not stuck.is_set():
+            stuck.set()
+            go_on.wait(20)
+
+    here = Served(code, threads=2, before=1, timeout=0.1, backoff=Backoff(base_seconds=0.01))
+    eventually(lambda: here.feed.abandoned == 1)
+    go_on.set()
+    eventually(lambda: here.feed.abandoned == 0)
+    here.wait_done(1)
+    here.end()
+
+
+def test_what_goes_wrong_with_the_last_acknowledgement_ends_the_worker_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringfence.intake.Intake.errand_done", lambda intake: None)  # it is the last, and the only one
+
+    def acknowledge(_leases: Any) -> None:
+        raise TypeError("nobody thought of this")
+
+    app = App()
+    app.job("job")(lambda ctx: stop.ask())
+    system = MemorySystem(app, clock=SystemClock(), threads=1)
+    stop = Stop(system.clock, 5.0)
+    system.submit("job")
+    system.run_relay()
+    queue = system.memory_queues["default"]
+    queue.acknowledge = acknowledge  # type: ignore[method-assign]
+    with pytest.raises(TypeError, match="nobody thought of this"):
+        system.worker().serve(queue, QueueFeed(queue, stop, lambda done: None, wait_seconds=0.02))

@@ -47,6 +47,7 @@ class Carried(Hold):
     ) -> None:
         super().__init__(lease, spec, lease_seconds, services.clock.monotonic())
         self.ticket, self.queue, self._services = ticket, queue, services
+        self.succeeded = False
 
     @property
     def attempt(self) -> int:
@@ -72,6 +73,7 @@ def settle_carried(carried: Carried, outcome: Outcome, services: Services) -> Di
     """Carry out an attempt's one outcome. Nothing is acknowledged before what takes the ticket's place is written."""
     match outcome:
         case Done():
+            carried.succeeded = True
             return Acknowledge()
         case Failed():
             return _fail(carried, outcome, services)

@@ -8,7 +8,7 @@ side. A thread whose jobs are short leads alone: they share one interpreter, so 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from ringfence.attempt import Taker, name_of
@@ -61,8 +61,6 @@ class Crew:
         self._unfit: list[Lease] = []
         self._asides = 0
         """Threads that do something for the watch."""
-        self._short_of = 0
-        """Threads that were lost to a job and could not be replaced."""
         self._crash: BaseException | None = None
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -73,12 +71,12 @@ class Crew:
         self._idle = 0
         self._called = False
         """Whether one of the idle has been called and is not there yet: one at a time, for most are called in vain."""
-        self._taken = 0
-        """Messages, so far."""
+        self._takes = 0
+        """Messages taken so far."""
         self._leading: Streak | None = None
         """Of the thread that leads alone. The others stand by."""
-        self._standing_by = threading.Condition(self._lock)
-        """Where one of them waits to look whether it still may."""
+        self._pause = threading.Condition(self._lock)
+        """For the one of them that looks whether it still may. Nobody calls it."""
         self._stands_by = False
         self._intake = Intake(
             queue.name,
@@ -90,7 +88,7 @@ class Crew:
             lock=self._lock,
             over=self._over,
             on_fetched=self._adjust,
-            on_pending=lambda: self._heartbeat.expect(),
+            on_pending=lambda leased_at: self._heartbeat.expect(leased_at),
             on_stop=self._news.notify,
         )
         self._in_hand = InHand(
@@ -119,6 +117,9 @@ class Crew:
             if intake.done and intake.feed is not None:
                 self._aside(intake.acknowledge)
             self._wait_for_asides()
+            with self._lock:
+                if self._crash is not None:
+                    raise self._crash
         finally:
             with self._lock:
                 self._over.set()
@@ -136,7 +137,8 @@ class Crew:
                     raise self._crash
                 if not self._goes_on():
                     return
-                self._news.wait(LOOK_SECONDS if self._intake.feed is not None else self._time.until_threshold())
+                if not self._unfit:  # none has come meanwhile
+                    self._news.wait(LOOK_SECONDS if self._intake.feed is not None else self._time.until_threshold())
 
     def _goes_on(self) -> bool:
         intake = self._intake
@@ -223,27 +225,31 @@ class Crew:
             self._crashed(crash)
 
     def _replace(self, carry_out: Callable[[], None]) -> None:
-        """In a thread that then takes the place of one that is lost."""
+        """In a thread that then takes the place of one that is lost to its job."""
 
-        def take_its_place() -> None:
+        def take_place() -> None:
             try:
                 carry_out()
             except BaseException as crash:  # noqa: BLE001 - raised again in the caller's thread
                 self._crashed(crash)
-            self._lead_and_follow()
+            if self._takes_place():
+                self._lead_and_follow()
 
-        if not self._start_thread(take_its_place):
-            with self._lock:
-                self._short_of += 1
+        if not self._start_thread(take_place):
             carry_out()
 
     def _is_replaced(self) -> bool:
-        """Whether another thread has taken the place of one whose job was decided beside it."""
+        """Whether another thread has taken the place of this one, whose job was decided beside it."""
         with self._lock:
             self._in_hand.abandoned -= 1
-            short = self._short_of > 0
-            self._short_of -= short
-            return not short
+        return not self._takes_place()
+
+    def _takes_place(self) -> bool:
+        """Whether a place was vacant: then it is this thread's."""
+        with self._lock:
+            vacant = self._in_hand.vacancies > 0
+            self._in_hand.vacancies -= vacant
+            return vacant
 
     def _crashed(self, crash: BaseException) -> None:
         with self._lock:
@@ -294,13 +300,15 @@ class Crew:
                 self._news.notify()
                 continue
             self._in_hand.add(message)
-            self._taken += 1
+            self._takes += 1
             self._call_if_wanted()
             return message
         return None
 
     def _wait_for_call(self) -> None:
         """Under the lock."""
+        if self._over.is_set():
+            return  # the last call was made
         self._idle += 1
         self._work.wait()
         self._idle -= 1
@@ -317,13 +325,13 @@ class Crew:
         """Whether there is something to do that nobody does."""
         return bool(self._intake.pending) or not self._intake.fetching
 
-    def _adjust(self, messages: Sequence[Message]) -> None:
-        """Before anybody takes them: those whose jobs have a lease of their own get its length."""
-        if self._own_leases:
-            leases = self._taker.with_lease_seconds(messages)
-            own = [(lease, seconds) for lease, seconds in leases if seconds != self._longest_lease_seconds]
-            if own:
-                self._heartbeat.adjust(own)
+    def _adjust(self, messages: Sequence[Message]) -> Collection[str]:
+        """Those whose jobs have a lease of their own get its length. Returns the receipts of those that are lost already."""
+        if not self._own_leases:
+            return ()
+        leases = self._taker.with_lease_seconds(messages)
+        own = [(lease, seconds) for lease, seconds in leases if seconds != self._longest_lease_seconds]
+        return self._heartbeat.adjust(own) if own else ()
 
     # --- leading alone -----------------------------------------------------------------------------------------------
 
@@ -340,9 +348,9 @@ class Crew:
         if not self._stands_by:
             self._stands_by = True
             while self._leading is leading and self._is_work:
-                taken = self._taken
-                self._standing_by.wait(STUCK_SECONDS)
-                if self._taken == taken and self._is_work:
+                takes = self._takes
+                self._pause.wait(STUCK_SECONDS)
+                if self._takes == takes and self._is_work:
                     self._lead_alone(leading, False)
             self._stands_by = False
         if self._leading is leading:

@@ -38,9 +38,11 @@ class InHand:
         over: threading.Event,
         replace: Callable[[Callable[[], None]], None],
     ) -> None:
-        """``replace`` carries something out in a thread that then takes the place of one whose job has outlasted its time."""
+        """``replace`` carries something out in a thread that then takes a vacant place."""
         self.abandoned = 0
         """Threads that still run code whose job was decided beside them."""
+        self.vacancies = 0
+        """Places of such threads that nobody has taken yet: another thread, or they themselves when they are back."""
         self.heartbeat = heartbeat(
             queue,
             taker.services,
@@ -155,7 +157,7 @@ class InHand:
             taken = self._taken.pop(lease.receipt, None)
             if isinstance(disposition, Acknowledge):
                 self._intake.done.append(lease)
-                self._carried += isinstance(taken, Carried)
+                self._carried += isinstance(taken, Carried) and taken.succeeded
             if self._intake.feed is None or self._intake.stopping:
                 self._news.notify()
 
@@ -166,10 +168,13 @@ class InHand:
 
     def _settle_beside(self, hold: Hold, outcome: Outcome) -> None:
         """Decide a job whose own thread is still busy. That thread is lost to the crew from here on."""
-        if not isinstance(hold, Ownership | Carried) or not hold.take_outcome():
+        if not isinstance(hold, Ownership | Carried):
             return
-        with self._lock:
+        with self._lock:  # when its thread is back, it finds itself counted
+            if not hold.take_outcome():
+                return
             self.abandoned += 1
+            self.vacancies += 1
         hold.stopping = True
         hold.leave()
         if hold.abandon is not None:

@@ -60,6 +60,8 @@ class _Asked(NamedTuple):
     done: list[Lease]
     room: int
     receive: Callable[[], list[Lease]]
+    at: float
+    """When, on the monotonic clock: the leases may be so old before anybody reads of them."""
 
 
 Errand = Callable[[], None]
@@ -83,12 +85,13 @@ class Intake:
         lease_seconds: float,
         lock: threading.Lock,
         over: threading.Event,
-        on_fetched: Callable[[Sequence[Message]], None],
-        on_pending: Callable[[], None],
+        on_fetched: Callable[[Sequence[Message]], Collection[str]],
+        on_pending: Callable[[float], None],
         on_stop: Callable[[], None],
     ) -> None:
-        """``over`` is set when nothing more is taken. ``on_fetched`` is told of messages before anybody can take them,
-        ``on_pending`` when anybody can; ``on_stop``, under the lock, of the end of an exchange while the feed stops."""
+        """``over`` is set when nothing more is taken. ``on_fetched`` is told of messages before anybody can take them, and says
+        which receipts nobody shall; ``on_pending`` is told then since when they are leased; ``on_stop``, under the lock, of the
+        end of an exchange while the feed stops."""
         self.feed = feed
         self.pending: deque[Message] = deque((lease, read_ticket(lease)) for lease in leases)
         self.done: list[Lease] = []
@@ -99,7 +102,7 @@ class Intake:
         self._on_fetched, self._on_pending, self._on_stop = on_fetched, on_pending, on_stop
         self._fetchers = 0
         """Threads that fetch, or are about to."""
-        self._fetched = 0
+        self._coming = 0
         """The most messages that they may bring."""
         self._two_may_wait = threads > 1 and feed is not None and feed.can_ask
         """Whether, with nothing there, two wait for a first message: when one has got it, nobody need be called to take its
@@ -124,7 +127,7 @@ class Intake:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something that is neither given back nor acknowledged, or may be."""
+        """Whether there is something to be started or given back, or may be."""
         return bool(self.pending or self.fetching or self._asked or self._under_way)
 
     @property
@@ -160,13 +163,13 @@ class Intake:
         if self.feed is not None and self._fetchers < 1 + two:
             room = self._room(in_hand)
             self._fetchers += 1
-            self._fetched += room
+            self._coming += room
             return partial(self._fetch, self.feed, room)
         return self.errand_done()
 
     def errand_done(self) -> Errand | None:
-        """The same for what is done: unless somebody else is about to acknowledge it, or cannot."""
-        if self.feed is None or not self.done or self._asking or self._unreachable or self._acknowledging:
+        """The same for what is done: unless somebody else is about to acknowledge it."""
+        if self.feed is None or not self.done or self._asking or self._acknowledging:
             return None
         self._acknowledging = True
         return self._acknowledge_done
@@ -185,16 +188,18 @@ class Intake:
             took_seconds = max(self._services.clock.monotonic() - self.fetched_at, 1e-6)
             lasts = int((self._held - left) * FETCHED_SECONDS / took_seconds)
             self._hold_at_once = max(self._threads, min(2 * self._hold_at_once, MOST_HELD, lasts))
-        others = self._fetched or self._two_may_wait  # one is left to whoever may wait beside this one
-        return max(1, self._hold_at_once - left - len(in_hand) - others)
+        coming = self._coming
+        if not coming and self._two_may_wait:
+            coming = 1  # is left to whoever may wait beside this one
+        return max(1, self._hold_at_once - left - len(in_hand) - coming)
 
     # --- not under the lock ------------------------------------------------------------------------------------------
 
     def _ask(self, feed: Feed, room: int) -> None:
-        done = self._take_done()
+        done, now = self._take_done(), self._services.clock.monotonic()
         asked = None
         try:
-            asked = _Asked(done, room, feed.ask(done, room, self._lease_seconds))
+            asked = _Asked(done, room, feed.ask(done, room, self._lease_seconds), now)
         except Unavailable as fault:
             self._not_reached(done, fault)
         with self._lock:
@@ -204,31 +209,35 @@ class Intake:
     def _receive(self, asked: _Asked) -> None:
         with self._lock:
             self._under_way += 1
-        self._end_exchange(asked.done, asked.room, asked.receive)
+        self._end_exchange(asked.done, asked.room, asked.receive, asked.at)
         with self._lock:
             self._asking = False
 
     def _fetch(self, feed: Feed, room: int) -> None:
-        reached = self._exchange(feed, room)
-        if not reached and not self._over.is_set():
-            self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
+        if not self._exchange(feed, room):
+            self._rest()
         with self._lock:
             self._fetchers -= 1
-            self._fetched -= room
+            self._coming -= room
 
     def _exchange(self, feed: Feed, room: int) -> bool:
+        """Whether the queue was reached."""
         done = self._take_done()
         return self._end_exchange(done, room, partial(feed.exchange, done, room, self._lease_seconds))
 
+    def _rest(self) -> None:
+        """After the queue was not reached: it would be asked again at once."""
+        self._over.wait(UNREACHABLE.delay(self._unreachable, self._services.random_source))
+
     def _acknowledge_done(self) -> None:
-        self.acknowledge()
+        if not self.acknowledge():
+            self._rest()
         with self._lock:
             self._acknowledging = False
 
-    def acknowledge(self) -> None:
-        """What is done, at the end."""
-        if self.feed is not None and self.done:
-            self._exchange(self.feed, 0)
+    def acknowledge(self) -> bool:
+        """What is done, and nothing else. Whether the queue was reached."""
+        return self.feed is None or not self.done or self._exchange(self.feed, 0)
 
     def take_all(self) -> list[Lease]:
         """What is not started: the caller gives it back."""
@@ -257,8 +266,10 @@ class Intake:
             done, self.done = self.done, []
             return done
 
-    def _end_exchange(self, done: list[Lease], room: int, end: Callable[[], list[Lease]]) -> bool:
-        """Whether the queue was reached."""
+    def _end_exchange(
+        self, done: list[Lease], room: int, end: Callable[[], list[Lease]], leased_at: float | None = None
+    ) -> bool:
+        """Whether the queue was reached. ``leased_at`` is when, if that was not just now."""
         leases: list[Lease] = []
         reached = True
         try:
@@ -268,19 +279,19 @@ class Intake:
             self._not_reached(done, fault)
             reached = False
         messages = [(lease, read_ticket(lease)) for lease in leases]
-        if messages:
-            self._on_fetched(messages)
+        lost = self._on_fetched(messages) if messages else ()
+        now = self._services.clock.monotonic()
         with self._lock:
             self._under_way -= 1
             if room > 1:
                 self._dry = len(messages) < room
             if messages:
-                self.pending.extend(messages)
-                self._held, self.fetched_at = len(self.pending), self._services.clock.monotonic()
+                self.pending.extend([message for message in messages if message[0].receipt not in lost] if lost else messages)
+                self._held, self.fetched_at = len(self.pending), now
             if self.stopping:
                 self._on_stop()
         if messages:
-            self._on_pending()
+            self._on_pending(now if leased_at is None else leased_at)
         return reached
 
     def _not_reached(self, done: list[Lease], fault: Unavailable) -> None:

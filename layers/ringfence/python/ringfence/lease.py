@@ -68,16 +68,16 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join(MOST_JOINED_SECONDS)
 
-    def adjust(self, leases: Kept) -> None:
+    def adjust(self, leases: Kept) -> set[str]:
         """Give messages that were leased just now the lengths of their own leases at once: a worker that dies is missed as soon
-        as that says."""
+        as that says. Returns the receipts that the queue says are over."""
         with self._extending:
-            self._on_lost(self._extend(leases))
+            return self._extend(leases)
 
-    def expect(self) -> None:
-        """There are messages that were leased just now."""
+    def expect(self, leased_at: float) -> None:
+        """There are more messages, leased at this moment on the monotonic clock."""
         if not self._keeps:
-            self._keeps, self._renewed = True, self._clock.monotonic()
+            self._keeps, self._renewed = True, leased_at
         self._wake_before(self._renewed + self._shortest_lease_seconds / HEARTBEATS_PER_LEASE)
 
     def expect_end(self, hold: Hold) -> None:

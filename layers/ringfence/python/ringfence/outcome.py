@@ -46,7 +46,7 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """The ledger could not be reached for so long that the owner gave up asking: the lease ends, nothing is judged."""
+    """The ledger could not be reached for so long that the owner gave up asking: the job goes back, nothing is judged."""
 
 
 Outcome = Done | Failed | Hopeless | Interrupted | Lost | Undecided

@@ -149,16 +149,16 @@ def claim_waiting(owner: Owner, *, write_id: str) -> Change:
 
 
 def claim_seen(seen: Job, owner: Owner, *, counted: bool, write_id: str) -> Change:
-    """The claim of a row just judged `Free`: a take-over from an owner whose lease is over."""
+    """The claim of a row just judged `Free`: mostly a take-over from an owner whose lease is over, unless that one has given it
+    back meanwhile."""
+    lost = {}
+    if seen.state is State.RUNNING:
+        lost = {**_ended_attempt(seen, owner.now, "lost"), "hand_overs": 0 if counted else seen.hand_overs + 1}
     return Change(
         job_id=seen.job_id,
         write_id=write_id,
         condition=_as_seen(seen),
-        set={
-            **_owned_by(owner),
-            **_ended_attempt(seen, owner.now, "lost"),
-            "hand_overs": 0 if counted else seen.hand_overs + 1,
-        },
+        set={**_owned_by(owner), **lost},
         add={"token": 1, "attempts": 1} if counted else {"token": 1},
         seen=seen,
     )

@@ -1,4 +1,4 @@
-"""One worker process: a thread for each of its queues, which leases, and as many again as jobs may run at once."""
+"""One worker process: for each of its queues a crew of threads, one more that watches over them, and a heartbeat."""
 
 from __future__ import annotations
 

@@ -409,7 +409,7 @@ def taking_turns() -> Iterator[None]:
             stack.enter_context(patch.object(module, name, getattr(module, name)))  # a world puts its own there
         stack.enter_context(patch("ringfence.crew.LOOK_SECONDS", Look(0.5)))
         # Calls take longer here than elsewhere, and jobs are few.
-        stack.enter_context(patch.multiple("ringfence.crew", STREAK=2, SHORT_SECONDS=2.0, STUCK_SECONDS=0.3))
+        stack.enter_context(patch.multiple("ringfence.crew", STREAK=1, SHORT_SECONDS=20.0, STUCK_SECONDS=0.3))
         stack.enter_context(patch("ringfence.intake.FETCHED_SECONDS", 3.0))  # calls take longer here than elsewhere
         stack.enter_context(patch("ringfence.timers.DUE_SHARDS", 1))
         stack.enter_context(patch("ringfence.memory.ledger.DUE_SHARDS", 1))

@@ -85,7 +85,7 @@ class WorkerProcess:
         self._world, self._number = world, number
         self.process = world.process("worker", number, lambda: world.start_worker(number))
         self._stop = Stop(world.clock_of(self.process), GRACE_SECONDS)
-        self._company = Company()
+        self._company = Company(world.clock_of(self.process))
         self._feeds: list[Feed] = []
         self._serving = len(queues)
         self._asked_at = 0.0
@@ -251,7 +251,7 @@ class Environment:
         self._process = world.process("function", number)
         services, queues, _ = world.wired(self._process)
         self._queue, self._messages = queues[queue], world.queues[queue]
-        self._worker = world.worker(self._process, services, Company())
+        self._worker = world.worker(self._process, services, Company(world.clock_of(self._process)))
         self._invocation: Invocation | None = None
 
     @property

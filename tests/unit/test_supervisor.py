@@ -1,14 +1,18 @@
-"""What the parent of the worker processes does when the machine has no room for another one."""
+"""The parent of the worker processes: when the machine has no room for another one, and before there is any."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 
 from ringfence.process import supervisor
-from ringfence.process.supervisor import Supervisor
+from ringfence.process.supervisor import StopSignals, Supervisor
 
 
 def test_a_process_that_cannot_be_started_is_told_and_tried_again_while_the_others_go_on(
@@ -26,10 +30,44 @@ def test_a_process_that_cannot_be_started_is_told_and_tried_again_while_the_othe
     now = 0.0
     monkeypatch.setattr(supervisor, "fork", fork)
     monkeypatch.setattr(supervisor.time, "monotonic", lambda: now)
-    parent = Supervisor(lambda _file: 0, 2, 1.0, lambda *event: told.append(event))
+    parent = Supervisor(lambda _file: 0, 2, 1.0, lambda *event: told.append(event), StopSignals())
     parent._start_missing()
     parent._start_missing()
     assert told == [("started", 101, ""), ("not_started", os.getpid(), "no room")]
     now = supervisor.PAUSE_SECONDS
     parent._start_missing()
     assert told[2:] == [("started", 102, "")]
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_stop_that_comes_while_the_app_is_tried_ends_in_good_order_and_starts_nothing() -> None:
+    """A container's first process has no handler but its own: unheeded, the signal would be lost."""
+    told: list[tuple[str, int, str]] = []
+    stops = StopSignals()
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    parent = Supervisor(lambda _file: 0, 2, 1.0, lambda *event: told.append(event), stops)
+    assert parent.run(lambda: time.sleep(60) or 0) == 0  # type: ignore[func-returns-value]
+    assert told == []
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("ends", ["killed", "refuses"])
+def test_an_app_that_cannot_be_tried_is_told(ends: str) -> None:
+    told: list[tuple[str, int, str]] = []
+
+    def probe() -> int:
+        if ends == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1
+
+    parent = Supervisor(lambda _file: 0, 2, 1.0, lambda *event: told.append(event), StopSignals())
+    assert parent.run(probe) == 1
+    assert [detail for _, _, detail in told] == (["signal 9, while it tried to load the app"] if ends == "killed" else [])

@@ -17,8 +17,9 @@ from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
 from ringfence.clock import SystemClock
 from ringfence.crew import NOT_STARTED_PAUSE_SECONDS
-from ringfence.job import Job, State
+from ringfence.job import Guarantee, Job, State
 from ringfence.ownership import Ownership
+from ringfence.ports import Lease
 from ringfence.retry import Backoff
 from ringfence.testing.port_faults import Crash, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
@@ -755,3 +756,31 @@ def test_a_queue_that_does_not_answer_does_not_keep_an_invocation_beyond_its_end
         assert (row.state, row.history[-1].outcome) == (State.QUEUED, "retry")
     finally:
         go_on.set()
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.ONCE, Guarantee.AT_LEAST_ONCE])
+def test_what_is_done_stays_hidden_until_the_batch_returns(guarantee: Guarantee) -> None:
+    """SQS deletes it only then: with its lease over, another worker would run a job without a row once more."""
+    done, other = threading.Event(), threading.Event()
+    app = App()
+    app.job("short")(lambda ctx: done.set())
+
+    @app.job("long", timeout="10m")
+    def long(ctx: Context) -> None:
+        assert other.wait(20)
+
+    here = MemorySystem(app, threads=2, clock=SystemClock(), lease_seconds=0.6)
+    for name in ("long", "short"):
+        here.submit(name, guarantee=guarantee)
+    here.run_relay()
+    queue = here.queues["default"]
+    leases = queue.lease(2, 0.6)
+    taken: list[Lease] = []
+    batch = threading.Thread(target=lambda: taken.extend(here.worker(heartbeats=True).handle(queue, leases)), daemon=True)
+    batch.start()
+    assert done.wait(10)
+    time.sleep(1.0)
+    assert queue.lease(2, 0.6) == []
+    other.set()
+    batch.join(10)
+    assert len(taken) == 2

@@ -12,6 +12,7 @@ from functools import partial
 
 from ringfence import transitions
 from ringfence.change import Change, Written
+from ringfence.company import LATER_SECONDS
 from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job, Millis, State
 from ringfence.outcome import Acknowledge, Disposition, Release
@@ -20,6 +21,10 @@ from ringfence.poison import bury, set_aside_message
 from ringfence.ports import Lease, Services
 from ringfence.verdict import CancelNow, Early, Finished, Free, Held, Missing, UsedUp, Verdict, judge, was_lost_twice
 from ringfence.wire import Ticket
+
+MOST_DELIVERIES_ALONE = 20
+"""A message that comes more often runs among others, whatever it did to its workers: for some twenty minutes it was never the
+right time to be alone, and it shall not wait for ever."""
 
 LOOKS = 10
 """How often a claim looks again at a row that changed under it, before it puts the ticket back."""
@@ -67,8 +72,9 @@ def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] =
             if isinstance(outcome, Written):
                 return _written(Claimed(outcome.job, "attempts" in change.add), lease, services)
             verdict = judge(outcome.seen, ticket, lease.deliveries, services.clock.now(), claimant.max_attempts)
-            if isinstance(verdict, Free) and outcome.seen is not None and was_lost_twice(outcome.seen) and not be_alone():
-                return Release()
+            if isinstance(verdict, Free) and _may_kill(outcome.seen, lease) and not be_alone():
+                services.telemetry.event("job_not_alone", job_id=ticket.job_id, queue=lease.queue, deliveries=lease.deliveries)
+                return Release(LATER_SECONDS)
             answer = _answer(verdict, outcome.seen, owner, claimant, services)
             if not isinstance(answer, Change):
                 return answer
@@ -76,6 +82,11 @@ def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] =
     except Unavailable as fault:
         services.telemetry.event("claim_failed", job_id=ticket.job_id, queue=lease.queue, reason=str(fault))
     return Release(REST_SECONDS)
+
+
+def _may_kill(seen: Job | None, lease: Lease) -> bool:
+    """Whether a job shall run alone."""
+    return seen is not None and was_lost_twice(seen) and lease.deliveries <= MOST_DELIVERIES_ALONE
 
 
 def bury_poison(lease: Lease, fault: Poisoned, services: Services) -> Disposition:

@@ -11,17 +11,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from ringfence.clock import SystemClock
+from ringfence.ports import Clock
+
 LOOK_SECONDS = 0.5
 """How often somebody who waits looks whether there is still a reason to."""
 
 MOST_LOOKS = 60
 """After so many its message goes back: the others may take long yet, and another process may have room for it."""
 
+ALONE_LOOKS = 20
+"""The same for somebody who wants to be alone, and keeps newcomers out meanwhile."""
+
+LATER_SECONDS = 60.0
+"""So long nobody is waited for again then: who runs now takes long, and the rest shall not wait for it."""
+
 
 class Company:
     """The jobs that run in one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.together = 0
@@ -29,6 +39,8 @@ class Company:
         self.waiting = 0
         """How many want to be alone."""
         self.alone: Seat | None = None
+        self.not_before = 0.0
+        """On the monotonic clock: until then nobody is waited for."""
 
     def enter(self, given_up: Callable[[], bool]) -> Seat | None:
         """A seat among the others, once nobody is or wants to be alone. None if it was given up before."""
@@ -52,22 +64,28 @@ class Seat:
         self._company, self._among_others = company, True
 
     def be_alone(self, given_up: Callable[[], bool]) -> bool:
-        """Wait until all others have left, and keep newcomers out. False if it was given up before."""
+        """Wait until all others have left, and keep newcomers out. False if it was given up before, or would be in vain."""
         company = self._company
         with company.lock:
             self._give_up_place()
+            if company.together and company.clock.monotonic() < company.not_before:
+                return False
             company.waiting += 1
             company.changed.notify_all()
             try:
                 looks = 0
                 while company.together or company.alone not in (None, self):
-                    if given_up() or looks == MOST_LOOKS:
+                    if looks == ALONE_LOOKS:
+                        company.not_before = company.clock.monotonic() + LATER_SECONDS
+                    if given_up() or looks == ALONE_LOOKS:
                         return False
                     company.changed.wait(LOOK_SECONDS)
                     looks += 1
                 company.alone = self
             finally:
                 company.waiting -= 1
+                if company.alone is not self:
+                    company.changed.notify_all()  # those who were kept out
         return True
 
     def leave(self) -> None:

@@ -107,11 +107,15 @@ class InHand:
             self._services.telemetry.event("release_failed", queue=self._queue.name, count=len(leases), reason=reason)
 
     def _held(self) -> tuple[list[tuple[Lease, float]], list[Hold]]:
-        """See `Heartbeat`: what is not started, and what runs."""
+        """See `Heartbeat`: what waits, to be started or to be acknowledged, and what runs."""
         with self._lock:
             taken = list(self._taken.values())
             messages = [*self._intake.pending, *(each for each in taken if isinstance(each, tuple))]
-        return self._taker.with_lease_seconds(messages), [each for each in taken if isinstance(each, Hold)]
+            # A function's are acknowledged when it returns, which may be long after the first of them is done.
+            done = list(self._intake.done) if self._intake.feed is None else []
+        longest_seconds = self._taker.lease_seconds_for(None)
+        waiting = [*self._taker.with_lease_seconds(messages), *((lease, longest_seconds) for lease in done)]
+        return waiting, [each for each in taken if isinstance(each, Hold)]
 
     # --- by the message's own thread ---------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Worker:
     ) -> None:
         """``company`` is shared by all the workers of a process."""
         self.app, self.services, self.name, self.threads, self.heartbeat = app, services, name, threads, heartbeat
-        self._company = company or Company()
+        self._company = company or Company(services.clock)
         self._taker = Taker(name, app.jobs, lease_seconds, services)
 
     def handle(

@@ -102,7 +102,9 @@ def worker(
     Takes its configuration from the variables that the worker function has (RINGFENCE_QUEUES, RINGFENCE_LEDGER_TABLE,
     RINGFENCE_APP, …), and the module of RINGFENCE_APP from the folder where it is started, or from wherever Python finds it.
     """
-    from ringfence.process.supervisor import Supervisor, fork
+    from ringfence.process.supervisor import StopSignals, Supervisor
+
+    stops = StopSignals()  # before anything that takes long
     from ringfence.settings import Settings
 
     forget_blank_variables()
@@ -139,12 +141,12 @@ def worker(
         )
         return Child(runtime, threads_of, limits).run()
 
-    # In a process that ends then, for a fork would share what the app's modules set up when they are imported: connections,
-    # locks, and threads that are not there any more.
-    _, status = os.waitpid(fork(lambda: exit_codes.FAILED if _load(settings, threads) is None else exit_codes.OK), 0)
-    if status:
-        sys.exit(exit_codes.FAILED)
-    sys.exit(Supervisor(child, processes, grace, tell, liveness_file).run())
+    def probe() -> int:
+        # In a process that ends then, for a fork would share what the app's modules set up when they are imported: connections,
+        # locks, and threads that are not there any more.
+        return exit_codes.FAILED if _load(settings, threads) is None else exit_codes.OK
+
+    sys.exit(Supervisor(child, processes, grace, tell, stops, liveness_file).run(probe))
 
 
 def _can_be_touched(file: Path) -> bool:

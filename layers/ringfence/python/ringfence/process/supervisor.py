@@ -62,6 +62,21 @@ def _be_child(parent: int, run: Callable[[], int], mask: Iterable[int]) -> None:
         os._exit(code)
 
 
+class StopSignals:
+    """Whether, and since when, the process is to stop. Heeded from the moment that this is made."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        """When the first came, on the monotonic clock."""
+        for number in _STOPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # it is, under nohup
+                signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.since is None:
+            self.since = time.monotonic()
+
+
 class Supervisor:
     """Keeps ``processes`` children alive, each running ``child`` and exiting with what it returns.
 
@@ -76,6 +91,7 @@ class Supervisor:
         processes: int,
         grace_seconds: float,
         tell: Callable[[str, int, str], None],
+        stops: StopSignals,
         liveness_file: Path | None = None,
     ) -> None:
         self._child, self._grace_seconds, self._tell = child, grace_seconds, tell
@@ -85,28 +101,39 @@ class Supervisor:
         """Process id → its place, and when it was started."""
         self._start_from = 0.0
         self._liveness = None if liveness_file is None else Liveness(liveness_file, partial(tell, "shows_no_life", os.getpid()))
-        self._stopping_since: float | None = None
+        self._stops = stops
 
-    def run(self) -> int:
-        """Until a SIGTERM, a SIGINT or a hang-up. Returns 0 if every child then ended by itself within the grace, else 1."""
-        for number in _STOPS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # it is, under nohup
-                signal.signal(number, self._on_signal)
+    def run(self, probe: Callable[[], int]) -> int:
+        """Until a SIGTERM, a SIGINT or a hang-up. Returns 0 if every child then ended by itself within the grace, else 1.
+
+        First ``probe`` is run in a process of its own. If that returns anything but 0, this returns 1 and starts nothing.
+        """
         try:
-            while self._stopping_since is None:
+            if self._is_refused(probe):
+                return 1
+            while self._stops.since is None:
                 self._start_missing()
                 self._look()
-            return self._stop(self._stopping_since)
+            return self._stop(self._stops.since)
         finally:
             if self._liveness is not None:
                 self._liveness.close()
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._stopping_since is None:
-            self._stopping_since = time.monotonic()
+    def _is_refused(self, probe: Callable[[], int]) -> bool:
+        pid = fork(probe)
+        while self._stops.since is None:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                if os.WIFSIGNALED(status):  # which it cannot tell itself
+                    self._tell("ended", pid, f"signal {os.WTERMSIG(status)}, while it tried to load the app")
+                return status != 0
+            time.sleep(LOOK_SECONDS)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return False
 
     def _start_missing(self) -> None:
-        while self._free and self._stopping_since is None and time.monotonic() >= self._start_from:
+        while self._free and self._stops.since is None and time.monotonic() >= self._start_from:
             place = self._free.pop()
             file = None if self._liveness is None else self._liveness.expect(place)
             try:

@@ -73,16 +73,15 @@ class RedisQueue:
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         """See `ringfence.ports.Queue.push`. Once a call fails, the rest is not tried: it counts as not taken."""
         bodies = [encode_ticket(ticket) for ticket in tickets]
-        delays = (delay_seconds,) if isinstance(delay_seconds, (int, float)) else delay_seconds
-        alike = delays is not delay_seconds
-        delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delays]
         for part in _parts_to_push(bodies):
             try:
-                if alike:
-                    lost = self._run("push", delays_ms[0], _wakes(delays_ms[0]), *bodies[part])
+                if isinstance(delay_seconds, (int, float)):
+                    delay_ms = _milliseconds(delay_seconds, self.max_delay_seconds)
+                    lost = self._run("push", delay_ms, _wakes(delay_ms), *bodies[part])
                 else:
-                    pairs = (each for pair in zip(delays_ms[part], bodies[part], strict=True) for each in pair)
-                    lost = self._run("push_each", _wakes(min(delays_ms[part])), *pairs)
+                    delays_ms = [_milliseconds(each, self.max_delay_seconds) for each in delay_seconds[part]]
+                    pairs = (each for pair in zip(delays_ms, bodies[part], strict=True) for each in pair)
+                    lost = self._run("push_each", _wakes(min(delays_ms)), *pairs)
             except Unavailable:
                 return list(tickets[part.start :])
             self._know_memory(lost)

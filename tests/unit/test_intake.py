@@ -168,9 +168,10 @@ def intake_of(feed: CountedFeed) -> Intake:
         MemorySystem(App()).services,
         threads=2,
         lease_seconds=30.0,
+        ahead_seconds=5.0,
         lock=threading.Lock(),
         over=threading.Event(),
-        on_fetched=lambda messages: (),
+        on_fetched=lambda messages, leased_seconds: (),
         on_pending=lambda leased_at: None,
         on_stop=lambda: None,
     )
@@ -230,3 +231,26 @@ def test_what_is_lost_is_not_started() -> None:
     first, *others = [lease.receipt for lease, _ in intake.pending]
     intake.drop({first})
     assert [lease.receipt for lease, _ in intake.pending] == others
+
+
+def test_what_is_asked_for_ahead_is_leased_as_shortly_as_any_job_is_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is killed with the reply unread is missed as soon as the shortest lease says."""
+    leased: list[float] = []
+    extended: list[float] = []
+    ask, extend = AskedQueue.ask, AskedQueue.extend
+
+    def asked(queue: AskedQueue, done: Sequence[Lease], room: int, seconds: float) -> Callable[[], list[Lease]]:
+        leased.append(seconds)
+        return ask(queue, done, room, seconds)
+
+    def lengthened(queue: AskedQueue, leases: Sequence[Lease], seconds: float) -> list[Lease]:
+        extended.append(seconds)
+        return extend(queue, leases, seconds)
+
+    monkeypatch.setattr(AskedQueue, "ask", asked)
+    monkeypatch.setattr(AskedQueue, "extend", lengthened)
+    here, _ = asked_ahead(lambda ctx: None, other_lease=4.0, before=300)
+    here.wait_done(300)
+    here.end()
+    assert set(leased) == {4.0}
+    assert 10.0 in extended, "the worker's own, which these jobs have"

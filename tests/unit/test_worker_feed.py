@@ -33,11 +33,14 @@ class Served:
         grace_seconds: float = 20.0,
         wrap: Any = None,
         before: int = 0,
+        other_lease: float | None = None,
         **options: Any,
     ) -> None:
-        """``before`` jobs are submitted before the worker looks."""
+        """``before`` jobs are submitted before the worker looks; ``other_lease`` is that of another job, which never comes."""
         app = App()
         app.job("job", **options)(code)
+        if other_lease is not None:
+            app.job("other", lease=other_lease)(lambda ctx: None)
         self.system = MemorySystem(app, clock=SystemClock(), threads=threads, lease_seconds=10.0, wrap=wrap)
         self.stop = Stop(self.system.clock, grace_seconds)
         self.done = 0

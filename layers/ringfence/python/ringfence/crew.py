@@ -54,9 +54,8 @@ class Crew:
     ) -> None:
         self._taker, self._queue, self._threads = taker, queue, threads
         self._clock, self._telemetry = taker.services.clock, taker.services.telemetry
-        self._longest_lease_seconds = taker.lease_seconds_for(None)
-        self._own_leases = taker.shortest_lease_seconds != self._longest_lease_seconds
-        """Whether there are jobs whose leases are shorter than what the queue is asked for."""
+        self._leases_differ = taker.shortest_lease_seconds != taker.lease_seconds_for(None)
+        """Between jobs."""
         self._time = TimeLeft(remaining_seconds)
         self._unfit: list[Lease] = []
         self._asides = 0
@@ -84,7 +83,8 @@ class Crew:
             feed,
             taker.services,
             threads=threads,
-            lease_seconds=self._longest_lease_seconds,
+            lease_seconds=taker.lease_seconds_for(None),
+            ahead_seconds=taker.shortest_lease_seconds,
             lock=self._lock,
             over=self._over,
             on_fetched=self._adjust,
@@ -325,13 +325,14 @@ class Crew:
         """Whether there is something to do that nobody does."""
         return bool(self._intake.pending) or not self._intake.fetching
 
-    def _adjust(self, messages: Sequence[Message]) -> Collection[str]:
-        """Those whose jobs have a lease of their own get its length. Returns the receipts of those that are lost already."""
-        if not self._own_leases:
+    def _adjust(self, messages: Sequence[Message], leased_seconds: float) -> Collection[str]:
+        """Those whose jobs have another lease than they were leased for get its length. Returns the receipts of those that are
+        lost already."""
+        if not self._leases_differ:
             return ()
         leases = self._taker.with_lease_seconds(messages)
-        own = [(lease, seconds) for lease, seconds in leases if seconds != self._longest_lease_seconds]
-        return self._heartbeat.adjust(own) if own else ()
+        others = [(lease, seconds) for lease, seconds in leases if seconds != leased_seconds]
+        return self._heartbeat.adjust(others) if others else ()
 
     # --- leading alone -----------------------------------------------------------------------------------------------
 

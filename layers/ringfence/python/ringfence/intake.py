@@ -83,21 +83,27 @@ class Intake:
         *,
         threads: int,
         lease_seconds: float,
+        ahead_seconds: float,
         lock: threading.Lock,
         over: threading.Event,
-        on_fetched: Callable[[Sequence[Message]], Collection[str]],
+        on_fetched: Callable[[Sequence[Message], float], Collection[str]],
         on_pending: Callable[[float], None],
         on_stop: Callable[[], None],
     ) -> None:
-        """``over`` is set when nothing more is taken. ``on_fetched`` is told of messages before anybody can take them, and says
-        which receipts nobody shall; ``on_pending`` is told then since when they are leased; ``on_stop``, under the lock, of the
-        end of an exchange while the feed stops."""
+        """Messages are leased for ``lease_seconds``, or for ``ahead_seconds`` where they may lie unread for a while: if the
+        process is killed, nobody knows of those. ``over`` is set when nothing more is taken.
+
+        ``on_fetched`` is told of messages, and of the length of their leases, before anybody can take them, and says which
+        receipts nobody shall; ``on_pending`` is told then since when they are leased; ``on_stop``, under the lock, of the end of
+        an exchange while the feed stops.
+        """
         self.feed = feed
         self.pending: deque[Message] = deque((lease, read_ticket(lease)) for lease in leases)
         self.done: list[Lease] = []
         self.fetched_at = services.clock.monotonic()
         """When the latest messages came, on the monotonic clock."""
-        self._queue, self._services, self._threads, self._lease_seconds = queue, services, threads, lease_seconds
+        self._queue, self._services, self._threads = queue, services, threads
+        self._lease_seconds, self._ahead_seconds = lease_seconds, ahead_seconds
         self._lock, self._over = lock, over
         self._on_fetched, self._on_pending, self._on_stop = on_fetched, on_pending, on_stop
         self._fetchers = 0
@@ -199,7 +205,7 @@ class Intake:
         done, now = self._take_done(), self._services.clock.monotonic()
         asked = None
         try:
-            asked = _Asked(done, room, feed.ask(done, room, self._lease_seconds), now)
+            asked = _Asked(done, room, feed.ask(done, room, self._ahead_seconds), now)
         except Unavailable as fault:
             self._not_reached(done, fault)
         with self._lock:
@@ -209,7 +215,7 @@ class Intake:
     def _receive(self, asked: _Asked) -> None:
         with self._lock:
             self._under_way += 1
-        self._end_exchange(asked.done, asked.room, asked.receive, asked.at)
+        self._end_exchange(asked.done, asked.room, asked.receive, asked)
         with self._lock:
             self._asking = False
 
@@ -266,10 +272,8 @@ class Intake:
             done, self.done = self.done, []
             return done
 
-    def _end_exchange(
-        self, done: list[Lease], room: int, end: Callable[[], list[Lease]], leased_at: float | None = None
-    ) -> bool:
-        """Whether the queue was reached. ``leased_at`` is when, if that was not just now."""
+    def _end_exchange(self, done: list[Lease], room: int, end: Callable[[], list[Lease]], ahead: _Asked | None = None) -> bool:
+        """Whether the queue was reached."""
         leases: list[Lease] = []
         reached = True
         try:
@@ -279,7 +283,8 @@ class Intake:
             self._not_reached(done, fault)
             reached = False
         messages = [(lease, read_ticket(lease)) for lease in leases]
-        lost = self._on_fetched(messages) if messages else ()
+        leased_seconds = self._ahead_seconds if ahead else self._lease_seconds
+        lost = self._on_fetched(messages, leased_seconds) if messages else ()
         now = self._services.clock.monotonic()
         with self._lock:
             self._under_way -= 1
@@ -291,7 +296,7 @@ class Intake:
             if self.stopping:
                 self._on_stop()
         if messages:
-            self._on_pending(now if leased_at is None else leased_at)
+            self._on_pending(ahead.at if ahead else now)
         return reached
 
     def _not_reached(self, done: list[Lease], fault: Unavailable) -> None:

@@ -94,8 +94,8 @@ class Intake:
         process is killed, nobody knows of those. ``over`` is set when nothing more is taken.
 
         ``on_fetched`` is told of messages, and of the length of their leases, before anybody can take them, and says which
-        receipts nobody shall; ``on_pending`` is told then since when they are leased; ``on_stop``, under the lock, of the end of
-        an exchange while the feed stops.
+        receipts nobody shall; ``on_pending`` is told then since when they are leased; ``on_stop``, under the lock, of the end
+        of an exchange while the feed stops.
         """
         self.feed = feed
         self.pending: deque[Message] = deque((lease, read_ticket(lease)) for lease in leases)

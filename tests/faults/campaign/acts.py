@@ -215,8 +215,8 @@ def fail_calls(stage: Stage) -> Done:
 
 
 def fail_entries(stage: Stage) -> Done:
-    """Of each batch some entries fail."""
-    share = stage.rng.uniform(0.1, 0.6)
+    """Of each batch some entries fail, or nearly all: then also those of whoever sends them again a few times."""
+    share = stage.rng.choice([stage.rng.uniform(0.1, 0.6), 0.95, 0.95])
     operations = (
         "kinesis.put_records",
         "sqs.send_message_batch",

@@ -101,7 +101,11 @@ def _one_round(send: Send, jobs: Sequence[Encoded]) -> list[Outcome]:
         answer = send(b'{"jobs":[' + b",".join(job.body for job in jobs) + b"]}")
     except Rejected as refusal:
         return _all_refused(refusal, len(jobs))
-    return [_outcome(job, entry) for job, entry in zip(jobs, _entries.decode(answer.body).jobs, strict=True)]
+    try:
+        entries = _entries.decode(answer.body).jobs
+    except msgspec.DecodeError as fault:  # such as "null", of a function that died: nobody knows what was accepted
+        raise Unavailable(f"the API's answer cannot be read: {fault}") from None
+    return [_outcome(job, entry) for job, entry in zip(jobs, entries, strict=True)]
 
 
 def _outcome(job: Encoded, entry: EntryDocument) -> Outcome:

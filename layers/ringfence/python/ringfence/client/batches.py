@@ -104,7 +104,7 @@ def _one_round(send: Send, jobs: Sequence[Encoded]) -> list[Outcome]:
     try:
         entries = _entries.decode(answer.body).jobs
     except msgspec.DecodeError as fault:  # such as "null", of a function that died: nobody knows what was accepted
-        raise Unavailable(f"the API's answer cannot be read: {fault}") from None
+        return [Unavailable(f"the API's answer cannot be read: {fault}")] * len(jobs)
     return [_outcome(job, entry) for job, entry in zip(jobs, entries, strict=True)]
 
 

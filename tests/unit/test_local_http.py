@@ -24,10 +24,20 @@ class Door:
 
     def __init__(self, api: MemoryApi, source: HttpSource) -> None:
         self.key, self._port = api.key(), urlsplit(source.url).port
+        self.invoked = 0
+        """How often the function was."""
+        self._api = api
+
+    def invoke(self, event: bytes) -> Outcome:
+        self.invoked += 1
+        return Outcome(json.dumps(self._api.answer(json.loads(event))).encode())
+
+    def connected(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._port), timeout=10)
 
     def raw(self, request: bytes, method: str = "GET") -> http.client.HTTPResponse:
         """The answer to these very bytes."""
-        with socket.create_connection(("127.0.0.1", self._port), timeout=10) as connection:
+        with self.connected() as connection:
             connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
             answer = http.client.HTTPResponse(connection, method=method)
@@ -44,9 +54,9 @@ class Door:
 def door() -> Iterator[Door]:
     api = MemoryApi(MemorySystem(App()))
     source = HttpSource(0, Pulse())
-    gateway = {"gateway": lambda event: Outcome(json.dumps(api.answer(json.loads(event))).encode())}
-    source.start([Route("ANY", "$default", "gateway")], "123456789012", gateway)
-    yield Door(api, source)
+    door = Door(api, source)
+    source.start([Route("ANY", "$default", "gateway")], "123456789012", {"gateway": door.invoke})
+    yield door
     source.stop()
 
 
@@ -116,3 +126,23 @@ def test_a_chunk_of_less_than_nothing_is_refused_at_once(door: Door) -> None:
 def test_what_is_well_is_served(door: Door) -> None:
     assert door.ask("GET", "/v1/health").status == 200
     assert door.ask("HEAD", "/v1/health").status == 405
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Thing: a",
+        "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Thing: a\r\n",
+        'POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 20\r\n\r\n{"name":"a"}',
+        "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 20\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    ],
+)
+def test_a_request_that_was_cut_short_is_not_given_to_the_function(door: Door, request_text: str) -> None:
+    before = door.invoked
+    with door.connected() as connection:
+        connection.sendall(request_text.encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    assert door.invoked == before

@@ -20,7 +20,7 @@ from ringfence.local.invocation import Outcome
 from ringfence.local.pool import Function, FunctionBroken, Pool, PoolSize, Replaced
 
 HANDLER = """
-import os, pathlib, signal, subprocess, sys, time
+import os, pathlib, signal, socket, subprocess, sys, time
 
 def handler(event, context):
     here = pathlib.Path(os.environ["HERE"])
@@ -38,6 +38,13 @@ def handler(event, context):
             return object()
         case "large":
             return "x" * (6 * 1024 * 1024)
+        case "die answering":
+            host, _, port = os.environ["AWS_LAMBDA_RUNTIME_API"].partition(":")
+            path = f"/2018-06-01/runtime/invocation/{context.aws_request_id}/response"
+            said = f"POST {path} HTTP/1.1\\r\\nHost: api\\r\\nContent-Length: 25\\r\\n\\r\\n" + '{"batchItemFailures": []}'
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(said[:event["at"]].encode())
+                os._exit(9)
         case "spawn":
             return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
     return {
@@ -209,6 +216,12 @@ def test_a_handler_that_exits_fails_its_invocation_and_is_replaced(run: Callable
     assert "exit code 4" in running.call(do="exit").told()
     assert running.call().error is None
     assert running.replaced.get(timeout=20).reason == "exit code 4"
+
+
+@pytest.mark.parametrize("at", [-30, -25, -1], ids=["among the headers", "before the body", "within the body"])
+def test_a_process_that_dies_while_it_answers_has_not_answered(run: Callable[..., Running], at: int) -> None:
+    outcome = run(1).call(do="die answering", at=at)
+    assert (outcome.error, "exit code 9" in outcome.told()) == ("Runtime.ExitError", True)
 
 
 def test_an_idle_process_that_is_killed_is_replaced(run: Callable[..., Running]) -> None:

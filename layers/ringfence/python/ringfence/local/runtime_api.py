@@ -11,10 +11,11 @@ import json
 import socket
 import threading
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Protocol
 
 from ringfence.local.invocation import Invocation, Outcome
+from ringfence.local.whole_requests import WholeRequestHandler
 
 MAX_RESPONSE_BYTES = 6 * 1024 * 1024
 """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (synchronous invocation payload)"""
@@ -85,7 +86,7 @@ class _Server(ThreadingHTTPServer):
         """A process that is killed breaks its connection; its keeper learns of it from the process, not from here."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WholeRequestHandler):
     environment: Environment
     protocol_version = "HTTP/1.1"
     # Headers and body leave in one segment, and at once: else each call would take 44 ms.
@@ -127,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
             return False
 
     def do_POST(self) -> None:
-        body = self._body()
+        body = self.read_body()
         match self.path.removeprefix(_PREFIX).split("/"):
             case ["invocation", request_id, "response"]:
                 self._respond(request_id, body)
@@ -155,16 +156,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _error_type(self) -> str:
         return self.headers.get("Lambda-Runtime-Function-Error-Type") or "Unhandled"
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            parts = []
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _answer(self, status: int, body: bytes = b"{}", headers: dict[str, str] | None = None) -> None:
         self.send_response(status)

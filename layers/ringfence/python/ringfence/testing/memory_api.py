@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
 from ringfence.gateway import Gateway
 from ringfence.http import api
 from ringfence.http.auth import SCOPES, new_key
+from ringfence.local.whole_requests import WholeRequestHandler
 from ringfence.memory.keys import MemoryKeys
 from ringfence.ports import Clock, Keys, SettingsStore, Telemetry
 from ringfence.settings import Settings
@@ -120,13 +121,13 @@ def served(answer: Callable[[Event], Event]) -> Iterator[str]:
     """Serve a handler of events on a free loopback port, one request at a time as Lambda would. Gives its URL."""
     one_at_a_time = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(WholeRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
         timeout = 10
 
         def respond(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.read_body()
             with one_at_a_time:
                 answer_event = answer(event_of(self.command, self.path, dict(self.headers), body))
             text = (answer_event.get("body") or "").encode()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from ringfence.local.invocation import Outcome
 from ringfence.local.sources.http_event import Answer, BadAnswer, Request, answer_of, event_of
 from ringfence.local.sources.http_routes import match
 from ringfence.local.sources.pulse import Pulse
+from ringfence.local.whole_requests import WholeRequestHandler
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class _Server(ThreadingHTTPServer):
         """A client that goes away in the middle is no news."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WholeRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     wbufsize = -1
@@ -118,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(status)
             return
         try:
-            body = self._body()
+            body = self.read_body(MAX_EVENT_BYTES)
         except ValueError:
             self._refuse(HTTPStatus.BAD_REQUEST)
             return
@@ -168,19 +169,6 @@ class _Handler(BaseHTTPRequestHandler):
         if not _METHOD.fullmatch(self.command) or not _LENGTH.fullmatch(length) or coding != "chunked":
             return HTTPStatus.BAD_REQUEST
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if int(length) > MAX_EVENT_BYTES else None
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        parts, size = [], 0
-        while (length := int(self.rfile.readline(32).partition(b";")[0], 16)) and size <= MAX_EVENT_BYTES:
-            if length < 0:
-                raise ValueError("a chunk of less than nothing")
-            parts.append(self.rfile.read(length))
-            size += length
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(parts)
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)

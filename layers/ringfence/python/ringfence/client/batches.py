@@ -8,11 +8,9 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
-
 from ringfence.client import arguments
 from ringfence.client.jobs import JobRequest, Submitted
-from ringfence.client.transport import BACKOFF, Answer, error_of
+from ringfence.client.transport import BACKOFF, error_of
 from ringfence.errors import Rejected, RingfenceError, Unavailable
 from ringfence.http.documents import EntriesDocument, EntryDocument
 from ringfence.http.submissions import MAX_JOBS
@@ -27,7 +25,6 @@ bytes. A third of it always fits."""
 Outcome = Submitted | RingfenceError
 """What became of one job: accepted, or the error with which it was refused."""
 
-_entries = msgspec.json.Decoder(EntriesDocument)
 _JOB_POINTER = re.compile(r"/jobs/(\d+)(/.*)?")
 
 
@@ -39,7 +36,7 @@ class Encoded:
     body: bytes
 
 
-Send = Callable[[bytes], Answer]
+Send = Callable[[bytes], EntriesDocument]
 """Posts a body to the API, with the retries of a whole request."""
 
 
@@ -98,14 +95,10 @@ class BatchSender:
 
 def _one_round(send: Send, jobs: Sequence[Encoded]) -> list[Outcome]:
     try:
-        answer = send(b'{"jobs":[' + b",".join(job.body for job in jobs) + b"]}")
+        answered = send(b'{"jobs":[' + b",".join(job.body for job in jobs) + b"]}")
     except Rejected as refusal:
         return _all_refused(refusal, len(jobs))
-    try:
-        entries = _entries.decode(answer.body).jobs
-    except msgspec.DecodeError as fault:  # such as "null", of a function that died: nobody knows what was accepted
-        return [Unavailable(f"the API's answer cannot be read: {fault}")] * len(jobs)
-    return [_outcome(job, entry) for job, entry in zip(jobs, entries, strict=True)]
+    return [_outcome(job, entry) for job, entry in zip(jobs, answered.jobs, strict=True)]
 
 
 def _outcome(job: Encoded, entry: EntryDocument) -> Outcome:

@@ -21,11 +21,12 @@ from ringfence.client import arguments
 from ringfence.client.arguments import NONE
 from ringfence.client.batches import BatchSender, Outcome, batches, keyed
 from ringfence.client.jobs import JobRequest, JobSnapshot, Submitted, payload_text, snapshot
-from ringfence.client.transport import Answer, Transport, error_of, problem_in
+from ringfence.client.transport import Answer, Transport, document, error_of, problem_in
 from ringfence.clock import SystemClock
 from ringfence.errors import StillRunning
 from ringfence.http.documents import (
     AcceptedDocument,
+    EntriesDocument,
     JobPage,
     QuarantineDocument,
     QueueDocument,
@@ -123,8 +124,7 @@ class Client:
         )
         arguments.check(str, NONE, traceparent=traceparent)
         headers = {} if traceparent is None else {"traceparent": traceparent}
-        answer = self._transport.call("POST", JOBS, request.encoded(), headers)
-        accepted = msgspec.json.decode(answer.body, type=AcceptedDocument)
+        accepted = self._transport.call("POST", JOBS, document(AcceptedDocument), request.encoded(), headers)
         return Submitted(
             job_id=accepted.job_id,
             state=accepted.state,
@@ -145,14 +145,14 @@ class Client:
         for batch in batches(requests):
             yield self._batches.submit(batch)
 
-    def _post_jobs(self, body: bytes) -> Answer:
-        return self._transport.call("POST", JOBS, body)
+    def _post_jobs(self, body: bytes) -> EntriesDocument:
+        return self._transport.call("POST", JOBS, document(EntriesDocument), body)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> JobSnapshot:
         """The job as it is now."""
-        return snapshot(self._transport.call("GET", _path(job_id)).body)
+        return self._transport.call("GET", _path(job_id), snapshot)
 
     def wait(self, job_id: str, timeout_seconds: float = 60.0) -> JobSnapshot:
         """The job once it has ended, however it did. Raises `StillRunning` when the time is up."""
@@ -163,7 +163,7 @@ class Client:
             asked_at = self._clock.monotonic()
             held = max(0.0, min(HELD_SECONDS, deadline - asked_at))
             query = f"?wait={held:.3f}" if held else ""
-            job = snapshot(self._transport.call("GET", _path(job_id) + query, wait_seconds=held).body)
+            job = self._transport.call("GET", _path(job_id) + query, snapshot, wait_seconds=held)
             if job.state.terminal:
                 return job
             now = self._clock.monotonic()
@@ -176,25 +176,22 @@ class Client:
     def queues(self) -> dict[str, QueueDocument]:
         """How much waits in each queue, and at what pace it goes. A queue that cannot be asked has None for its depth, and says
         why in ``depth_fault``."""
-        answer = self._transport.call("GET", QUEUES)
-        return {queue.name: queue for queue in msgspec.json.decode(answer.body, type=QueuesDocument).queues}
+        return {queue.name: queue for queue in self._transport.call("GET", QUEUES, document(QueuesDocument)).queues}
 
     def queue(self, name: str) -> QueueDocument:
         """The same of one queue. Raises `Rejected` (404, ``unknown-queue``) if there is none of this name."""
-        answer = self._transport.call("GET", _queue_path(name))
-        return msgspec.json.decode(answer.body, type=QueueDocument)
+        return self._transport.call("GET", _queue_path(name), document(QueueDocument))
 
     def quarantine(self, limit: int = 50) -> list[SetAsideDocument]:
         """What could not be read and was set aside, newest first; ``limit`` is at most 100."""
-        answer = self._transport.call("GET", f"/v1/quarantine?limit={limit}")
-        return msgspec.json.decode(answer.body, type=QuarantineDocument).items
+        return self._transport.call("GET", f"/v1/quarantine?limit={limit}", document(QuarantineDocument)).items
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
     def cancel(self, job_id: str) -> JobSnapshot:
         """Cancel a waiting job, ask the worker of a running one to stop, leave an ended one alone. Returns the job afterwards:
         its ``state`` tells which it was."""
-        return snapshot(self._transport.call("POST", _path(job_id) + "/cancel").body)
+        return self._transport.call("POST", _path(job_id) + "/cancel", snapshot)
 
     def set_queue(
         self,
@@ -210,18 +207,13 @@ class Client:
         Needs a key with the scope admin. In force within five seconds.
         """
         change = QueueChange(rate_per_second=rate_per_second, burst=burst, paused=paused, high_water_mark=high_water_mark)
-        answer = self._transport.call("PATCH", _queue_path(name), msgspec.json.encode(change))
-        return msgspec.json.decode(answer.body, type=QueueDocument)
+        return self._transport.call("PATCH", _queue_path(name), document(QueueDocument), msgspec.json.encode(change))
 
     def redrive(self, job_id: str, payload: Any = None) -> JobSnapshot:
         """Give a dead job its attempts back, with another payload unless that is None. `Rejected` (409) if it is not dead."""
         body = None if payload is None else b'{"payload":' + payload_text(payload).encode() + b"}"
-        answer = self._transport.call("POST", _path(job_id) + "/redrive", body, returned=(409,))
-        if answer.status != 409:
-            return snapshot(answer.body)
-        if answer.tries > 1:
-            return self.get(job_id)  # an earlier try did it, and its answer was lost
-        raise error_of(problem_in(answer))
+        job = self._transport.call("POST", _path(job_id) + "/redrive", _redriven, body, returned=(409,))
+        return job or self.get(job_id)
 
     def list(
         self, *, queue: str | None = None, state: State | str | None = None, limit: int | None = None
@@ -235,13 +227,22 @@ class Client:
             size = PAGE_JOBS if left is None else min(PAGE_JOBS, left)
             asked = {"queue": queue, "state": state and str(state), "cursor": cursor, "limit": size}
             query = urlencode({name: value for name, value in asked.items() if value is not None})
-            page = msgspec.json.decode(self._transport.call("GET", f"{JOBS}?{query}").body, type=JobPage)
-            for document in page.jobs[:left]:
-                yield JobSnapshot(document, msgspec.json.encode(document).decode())
+            page = self._transport.call("GET", f"{JOBS}?{query}", document(JobPage))
+            for job in page.jobs[:left]:
+                yield JobSnapshot(job, msgspec.json.encode(job).decode())
             left = None if left is None else left - len(page.jobs)
             cursor = page.cursor
             if cursor is None:
                 return
+
+
+def _redriven(answer: Answer) -> JobSnapshot | None:
+    """The job; None if an earlier try has redriven it, and its answer was lost."""
+    if answer.status != 409:
+        return snapshot(answer)
+    if answer.tries > 1:
+        return None
+    raise error_of(problem_in(answer))
 
 
 def _path(job_id: str) -> str:

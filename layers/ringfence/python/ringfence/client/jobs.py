@@ -13,6 +13,7 @@ import msgspec
 from ringfence import jsontext
 from ringfence.client import arguments
 from ringfence.client.arguments import NONE
+from ringfence.client.transport import Answer, document
 from ringfence.http.documents import JobDocument
 from ringfence.job import Guarantee, Progress, State
 
@@ -156,9 +157,9 @@ class JobSnapshot:
         return _text(self.document.result)
 
 
-def snapshot(body: bytes) -> JobSnapshot:
-    """The snapshot in an answer's body."""
-    return JobSnapshot(msgspec.json.decode(body, type=JobDocument), body.decode())
+def snapshot(answer: Answer) -> JobSnapshot:
+    """The snapshot in an answer."""
+    return JobSnapshot(document(JobDocument)(answer), answer.body.decode())
 
 
 def payload_text(payload: Any) -> str:

@@ -1,7 +1,8 @@
 """How the `Client` reaches the API: kept-alive connections, as many as there were callers at once, and patience.
 
 Everything the client sends may be sent twice (submissions carry an idempotency key, or are at-least-once), so a lost
-connection, a 429 or a 503 is answered by sending the same bytes again, with jittered backoff, for a bounded time.
+connection, a 429, a 503 or an answer that cannot be read is answered by sending the same bytes again, with jittered backoff,
+for a bounded time.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import random
 import ssl
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -26,6 +28,8 @@ from ringfence.retry import Backoff, Pauses
 BACKOFF = Backoff(base_seconds=0.2, cap_seconds=5.0)
 WORTH_ANOTHER_TRY = frozenset({429, 502, 503, 504})
 LONGEST_DETAIL_CHARACTERS = 300
+
+_T = TypeVar("_T")
 
 _problem_decoder = msgspec.json.Decoder(Problem)
 
@@ -78,34 +82,36 @@ class Transport:
         self,
         method: str,
         path: str,
+        read: Callable[[Answer], _T],
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         *,
         wait_seconds: float = 0.0,
         returned: Container[int] = (),
-    ) -> Answer:
-        """The answer to a request that may be repeated.
+    ) -> _T:
+        """What ``read`` makes of the answer to a request that may be repeated.
 
         Raises `Rejected` (`NotFound` for a job that is not there) when it is refused, `Unavailable` when nothing better came
-        within ``retry_seconds``. ``wait_seconds``: how long the API may hold the request beyond the usual timeout;
-        ``returned``: refusals that the caller wants to see as answers.
+        within ``retry_seconds``. ``read`` raises `msgspec.DecodeError` or `UnicodeDecodeError` for what is no answer of the
+        API's. ``wait_seconds``: how long the API may hold the request beyond the usual timeout; ``returned``: refusals that
+        the caller wants to read itself.
         """
         pauses = Pauses(BACKOFF, self._clock, self._random, seconds=self._retry_seconds)
+        failure: Unavailable
         while True:
-            tries = pauses.failed + 1
+            asked_seconds = 0.0
             try:
+                tries = pauses.failed + 1
                 answer = self._send(method, path, body, headers or {}, self._timeout_seconds + wait_seconds, tries)
-            except (OSError, http.client.HTTPException) as fault:
-                failure: Unavailable = Unreachable(f"{self._address} cannot be reached: {_reason(fault)}")
-                asked_seconds = 0.0
-            else:
                 if answer.status < 300 or answer.status in returned:
-                    return answer
-                problem = problem_in(answer)
-                if answer.status not in WORTH_ANOTHER_TRY or problem.type == PROBLEM_TYPES + "misconfigured":
-                    raise error_of(problem)
+                    return read(answer)
+                failure = _unavailable(answer)
                 asked_seconds = _retry_after(answer)
-                failure = Unavailable(problem.detail, retry_after_seconds=asked_seconds or 1.0)
+            except (OSError, http.client.HTTPException) as fault:
+                failure = Unreachable(f"{self._address} cannot be reached: {_reason(fault)}")
+            except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+                kind = answer.headers.get_content_type()
+                failure = Unavailable(f"{self._address} answered {answer.status} ({kind}), but not as the API does: {fault}")
             if not pauses.another_try(asked_seconds):
                 raise failure
 
@@ -169,6 +175,19 @@ class Transport:
             return  # it failed, or the server closed it
         with self._lock:
             self._idle.append(connection)
+
+
+def document(kind: type[_T]) -> Callable[[Answer], _T]:
+    """What `Transport.call` reads a document of this type with."""
+    return lambda answer: msgspec.json.decode(answer.body, type=kind)
+
+
+def _unavailable(answer: Answer) -> Unavailable:
+    """What to tell when trying again does not help. Raises the error itself when it cannot."""
+    problem = problem_in(answer)
+    if answer.status not in WORTH_ANOTHER_TRY or problem.type == PROBLEM_TYPES + "misconfigured":
+        raise error_of(problem)
+    return Unavailable(problem.detail, retry_after_seconds=_retry_after(answer) or 1.0)
 
 
 def error_of(problem: Problem) -> Rejected | Unavailable:

@@ -72,6 +72,16 @@ def test_a_lost_reply_was_asked_for_all_the_same_and_the_next_one_arrives(door: 
     assert echo.asked == [b"1", b"2"]
 
 
+def test_only_a_reply_to_what_holds_certain_words_is_lost(door: Door, echo: Echo) -> None:
+    door.lose_replies(1, b"Update")
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as connection:
+        for asked in (b"Get", b"Upsert", b"Update it"):
+            connection.sendall(asked)
+            assert connection.recv(100) == (b"" if b"Update" in asked else asked)
+    assert ask(door, b"Update") == b"Update"
+    assert echo.asked == [b"Get", b"Upsert", b"Update it", b"Update"]
+
+
 def test_a_door_that_is_shut_ends_connections_until_it_leads_somewhere_again(door: Door, echo: Echo) -> None:
     with socket.create_connection(("127.0.0.1", door.port), timeout=20) as before:
         before.sendall(b"?")

@@ -168,11 +168,12 @@ BETWEEN_LOST_SECONDS = 0.1
 
 
 def lose_replies(stage: Stage) -> Done:
-    """What was asked for is done, and nobody hears of it."""
-    name, door = ("the ledger", stage.bed.doors.ledger) if stage.rng.random() < 0.5 else _any_door(stage)
+    """What was asked for is done, and nobody hears of it: of the ledger mostly writes, which must be known again."""
+    name, door = ("the ledger", stage.bed.doors.ledger) if stage.rng.random() < 0.6 else _any_door(stage)
+    asked_with = stage.rng.choice(_WRITES).encode() if door is stage.bed.doors.ledger else b""
     count = stage.rng.randint(2, 12)
     for _ in range(count):
-        door.lose_replies(1)  # each by itself, so that the call is made again and hears what became of it
+        door.lose_replies(1, asked_with)  # each by itself, so that the call is made again and hears what became of it
         time.sleep(BETWEEN_LOST_SECONDS)
     return f"{count} answers of {name} lost", None
 

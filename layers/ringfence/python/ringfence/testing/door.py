@@ -18,7 +18,7 @@ class Door:
         """Shut while no port is named."""
         self._to_port = to_port
         self._delay_seconds = 0.0
-        self._replies_to_lose = 0
+        self._replies_to_lose, self._asked_with = 0, b""
         self._cuts = 0
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listening.getsockname()[1]
@@ -48,10 +48,11 @@ class Door:
         """From now on everything takes so long in each direction; 0 is as fast as it goes."""
         self._delay_seconds = seconds
 
-    def lose_replies(self, count: int) -> None:
-        """What is answered next, so many times, never arrives, and its connection ends: what was asked for has been done."""
+    def lose_replies(self, count: int, asked_with: bytes = b"") -> None:
+        """What is answered next, so many times, never arrives, and its connection ends: what was asked for has been done.
+        Only answers of requests that hold ``asked_with``."""
         with self._lock:
-            self._replies_to_lose = count
+            self._replies_to_lose, self._asked_with = count, asked_with
 
     def close(self) -> None:
         with suppress(OSError):
@@ -90,29 +91,35 @@ class Door:
                     if cuts != self._cuts:
                         return  # it has been cut meanwhile
                     self._open |= {outside, inside}
-                back = threading.Thread(target=self._pump, args=(inside, outside, True), name="door", daemon=True)
+                asked = bytearray()
+                back = threading.Thread(target=self._pump, args=(inside, outside, asked, True), name="door", daemon=True)
                 back.start()
-                self._pump(outside, inside, False)
+                self._pump(outside, inside, asked, False)
                 back.join()
                 with self._lock:
                     self._open -= {outside, inside}
 
-    def _pump(self, source: socket.socket, sink: socket.socket, replies: bool) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, asked: bytearray, replies: bool) -> None:
+        """``asked`` is what the connection was sent since it was last answered."""
         with suppress(OSError):
             while data := source.recv(_CHUNK_BYTES):
                 if self._delay_seconds:
                     time.sleep(self._delay_seconds)
-                if replies and self._loses():
+                if not replies:
+                    asked += data
+                elif self._loses(asked):
                     break
+                else:
+                    asked.clear()
                 sink.sendall(data)
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _loses(self) -> bool:
+    def _loses(self, asked: bytearray) -> bool:
         if not self._replies_to_lose:
             return False
         with self._lock:
-            lost = self._replies_to_lose > 0
+            lost = self._replies_to_lose > 0 and self._asked_with in asked
             self._replies_to_lose -= lost
             return lost

@@ -13,6 +13,7 @@ DEMO_FLAGS ?=
 SEEDS ?= 2000
 FROM ?= 0
 BENCH_FLAGS ?=
+ADVISORIES ?=
 
 # Where it is set, each of the hundreds of processes that tests start compiles again what it imports.
 export PYTHONDONTWRITEBYTECODE :=
@@ -77,10 +78,11 @@ lint-types: $(READY)
 lint-template: $(READY)
 	$(BIN)/cfn-lint template.yaml
 
-audit: $(READY) ## Known vulnerabilities in what is locked; asks pypi.org, so it is no part of make test
+AUDIT = $(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off $(ADVISORIES)
+audit: $(READY) ## Known vulnerabilities in what is locked, as pypi.org tells; ADVISORIES="-s osv --osv-url URL" asks another
 	$(BIN)/uv export --locked --all-extras --all-groups --no-emit-project --no-annotate --quiet --format requirements.txt > .audit.txt
-	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r .audit.txt
-	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r layers/ringfence/python/ringfence/local/ministack.lock.txt
+	$(AUDIT) -r .audit.txt
+	$(AUDIT) -r layers/ringfence/python/ringfence/local/ministack.lock.txt
 	@rm -f .audit.txt
 
 fix: $(READY) ## Format and mend what can be mended by itself

@@ -289,16 +289,16 @@ def test_the_cancel_of_a_running_job_is_a_request(shell: Shell) -> None:
     assert told == [f"{job_id}\trunning (cancel requested)\t\n"]
 
 
-@pytest.mark.parametrize(("name", "end"), [("double", "has already succeeded"), ("fail", "is already dead")])
+@pytest.mark.parametrize(("name", "end"), [("double", "it has already succeeded"), ("fail", "it is already dead")])
 def test_a_cancel_that_comes_too_late_says_so(shell: Shell, name: str, end: str) -> None:
     job_id = shell("submit", name).stdout.strip()
     shell.run_jobs()
     result = shell("cancel", job_id)
-    assert (result.exit_code, result.stderr) == (1, f"ringfence: job {job_id} {end}\n")
+    assert (result.exit_code, result.stderr) == (1, f"ringfence: job {job_id}: {end}\n")
     as_json = shell("cancel", job_id, "--json")
     assert as_json.exit_code == 1
     assert lines_of_json(as_json)[0]["job_id"] == job_id
-    assert end in json.loads(as_json.stderr)["error"]["detail"]
+    assert json.loads(as_json.stderr) == {"job_id": job_id, "error": {"kind": "RingfenceError", "detail": end}}
 
 
 def test_a_cancel_may_be_repeated(shell: Shell) -> None:

@@ -1,8 +1,7 @@
-"""``ringfence status``, ``wait``, ``list``, ``cancel`` and ``redrive``."""
+"""``ringfence status``, ``wait``, ``list`` and ``cancel``."""
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -13,8 +12,9 @@ from ringfence.cli import exit_codes
 from ringfence.cli.api_command import api_command
 from ringfence.cli.command import Command
 from ringfence.cli.duration_option import DURATION
+from ringfence.cli.job_line import columns, state_of, tell
+from ringfence.cli.many_jobs import Tally, ids_of, job_ids_argument
 from ringfence.cli.output import Output
-from ringfence.cli.payloads import payload_option
 from ringfence.cli.shown import shortened
 from ringfence.errors import RingfenceError, StillRunning
 from ringfence.job import State
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TEXT_CHARACTERS = 2_000
 """As much of a payload or result as is shown to people; --json has all of it."""
 
-TOO_LATE = {State.SUCCEEDED: "has already succeeded", State.DEAD: "is already dead"}
+TOO_LATE = {State.SUCCEEDED: "it has already succeeded", State.DEAD: "it is already dead"}
 """What is said to whoever cancels a job that has ended otherwise."""
 
 states = click.Choice([state.value for state in State])
@@ -42,14 +42,12 @@ def status(client: Client, output: Output, job_id: str) -> None:
 
 
 @click.command(cls=Command, epilog=exit_codes.MEANING)
-@click.argument("job_ids", metavar="JOB_ID...", nargs=-1, required=True)
+@job_ids_argument(required=True)
 @click.option("--timeout", type=DURATION, default="1m", show_default=True, help="For all of them together.")
 @api_command
 def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: float) -> int:
     """Wait until jobs have ended. A lone - reads their ids from standard input."""
-    ids = [line.strip() for line in sys.stdin if line.strip()] if job_ids == ("-",) else list(job_ids)
-    if not ids:  # a submit before it in the pipe may have failed: no script is to take that for the end of its jobs
-        raise click.UsageError("standard input had no job ids")
+    ids = ids_of(job_ids)
     deadline = time.monotonic() + timeout
     code = exit_codes.OK
     ended: list[list[str]] = []
@@ -60,9 +58,9 @@ def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: floa
             except StillRunning:
                 job = client.get(job_id)
             if output.for_people:
-                ended.append(_line(job))  # below the bar, once it is gone
+                ended.append(columns(job))  # below the bar, once it is gone
             else:
-                _tell(output, job)
+                tell(output, job)
             progress.advance()
             code = max(code, _code(job.state))
     if ended:
@@ -86,56 +84,31 @@ def list_jobs(client: Client, output: Output, queue: str | None, state: str | No
 
 
 @click.command(cls=Command, epilog=exit_codes.MEANING)
-@click.argument("job_id")
+@job_ids_argument(required=True)
 @api_command
-def cancel(client: Client, output: Output, job_id: str) -> int:
-    """Cancel a waiting job, or ask the worker that runs it to stop.
+def cancel(client: Client, output: Output, job_ids: tuple[str, ...]) -> int:
+    """Cancel waiting jobs, or ask the workers that run them to stop. A lone - reads their ids from standard input.
 
-    A running job hears of it within two thirds of its lease, and has succeeded if it returns all the same. Exit code 1: the job
+    A running job hears of it within two thirds of its lease, and has succeeded if it returns all the same. Exit code 1: a job
     had already ended otherwise.
     """
-    job = client.cancel(job_id)
-    if job.state not in TOO_LATE:
-        output.did(f"the cancellation of job {job.job_id} was accepted (it is {_state(job)})")
-        _tell(output, job)
-        return exit_codes.OK
-    _tell(output, job)
-    output.error(RingfenceError(f"job {job.job_id} {TOO_LATE[job.state]}"))
-    return exit_codes.FAILED
-
-
-@click.command(cls=Command, epilog=exit_codes.MEANING)
-@click.argument("job_id")
-@click.option("--payload", metavar="JSON|@FILE|-", help="Run it with other arguments than before.")
-@api_command
-def redrive(client: Client, output: Output, job_id: str, payload: str | None) -> None:
-    """Give a dead job its attempts back. Needs a key with the scope operate."""
-    job = client.redrive(job_id, payload_option(payload))
-    output.did(f"job {job.job_id} was redriven")
-    _tell(output, job)
+    ids = ids_of(job_ids)
+    with Tally(output, "Cancelling", "cancelled, or asked to stop,", len(ids)) as tally:
+        for job_id in ids:
+            with tally.turn(job_id):
+                job = client.cancel(job_id)
+                if job.state in TOO_LATE:
+                    tally.show(job)
+                    tally.refuse(RingfenceError(TOO_LATE[job.state]))
+                else:
+                    tally.succeed(job, f"the cancellation of job {job.job_id} was accepted (it is {state_of(job)})")
+    return tally.exit_code
 
 
 def _code(state: State) -> int:
     if not state.terminal:
         return exit_codes.TIMED_OUT
     return exit_codes.OK if state is State.SUCCEEDED else exit_codes.ENDED_BADLY
-
-
-def _tell(output: Output, job: JobSnapshot) -> None:
-    """The job in one line."""
-    if output.as_json:
-        output.json(job.json_text)
-    else:
-        output.line(*_line(job))
-
-
-def _line(job: JobSnapshot) -> list[str]:
-    return [job.job_id, _state(job), job.error or ""]
-
-
-def _state(job: JobSnapshot) -> str:
-    """The state, and whether it is about to change: a running job is cancelled by its worker, a moment later."""
-    return job.state + (" (cancel requested)" if job.document.cancel_requested and not job.state.terminal else "")
 
 
 def _row(job: JobSnapshot) -> list[str]:
@@ -159,7 +132,7 @@ def _show(output: Output, job: JobSnapshot, *, paused: bool) -> None:
     times = [(name, getattr(document, f"{name}_at")) for name in ("created", "run", "started", "finished", "expires")]
     pairs = [
         ("job", job.job_id),
-        ("state", _state(job)),
+        ("state", state_of(job)),
         ("name", job.name),
         ("queue", f"{job.queue} (paused)" if paused else job.queue),
         ("attempts", attempts),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -14,6 +14,7 @@ from ringfence.cli.shown import json_line, safe
 from ringfence.errors import Rejected, RingfenceError
 
 if TYPE_CHECKING:
+    from ringfence.cli.progress_bar import ProgressBar
     from ringfence.cli.standard_streams import OutputLost
 
 
@@ -29,6 +30,7 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.done = ""
+        self._bar: ProgressBar | None = None
 
     @property
     def for_people(self) -> bool:
@@ -50,8 +52,11 @@ class Output:
         click.echo("\t".join(safe(column) for column in columns))
 
     def note(self, text: str) -> None:
-        """A word to whoever is looking, on standard error."""
-        click.echo(safe(text), err=True)
+        """A word to whoever is looking, on standard error; above the bar while there is one."""
+        if self._bar is None:
+            click.echo(safe(text), err=True)
+        else:
+            self._bar.note(safe(text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A table on a terminal; elsewhere its rows as lines, for ``cut`` and its like."""
@@ -76,21 +81,31 @@ class Output:
         for name, value in pairs:
             click.echo(safe(f"{name:<{width}}  {value}"))
 
-    def progress(self, what: str, total: int | None) -> AbstractContextManager[Progress]:
+    @contextmanager
+    def progress(self, what: str, total: int | None) -> Iterator[Progress]:
         """A bar on standard error while somebody is looking, else nothing."""
         if self.as_json or not sys.stderr.isatty():
-            return nullcontext(_Silent())
+            yield _Silent()
+            return
         from ringfence.cli.progress_bar import ProgressBar
 
-        return ProgressBar(what, total)
+        with ProgressBar(what, total) as self._bar:
+            try:
+                yield self._bar
+            finally:
+                self._bar = None
 
-    def error(self, error: RingfenceError | OutputLost) -> None:
-        """Why the command failed, on standard error."""
+    def error(self, error: RingfenceError | OutputLost, job_id: str | None = None) -> None:
+        """Why the command failed, on standard error, or why it did with one job of many."""
         if self.as_json:
-            click.echo(json_line(msgspec.json.encode({"error": error_document(error)}).decode()), err=True)
+            document = (
+                {"error": error_document(error)} if job_id is None else {"job_id": job_id, "error": error_document(error)}
+            )
+            click.echo(json_line(msgspec.json.encode(document).decode()), err=True)
             return
+        what = "" if job_id is None else f"job {job_id}: "
         where = f" (at {error.pointer})" if isinstance(error, Rejected) and error.pointer else ""
-        self.note(f"ringfence: {error}{where}")
+        self.note(f"ringfence: {what}{error}{where}")
 
 
 def error_document(error: Exception) -> dict[str, Any]:

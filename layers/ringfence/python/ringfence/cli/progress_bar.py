@@ -26,6 +26,10 @@ class ProgressBar:
     def advance(self, by: int = 1) -> None:
         self._bar.advance(self._task, by)
 
+    def note(self, text: str) -> None:
+        """A line above the bar."""
+        self._bar.console.print(text, soft_wrap=True)
+
     def __enter__(self) -> Self:
         self._bar.start()
         return self

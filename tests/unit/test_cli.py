@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -103,6 +104,21 @@ def test_every_option_reaches_the_job(shell: Shell) -> None:
     assert lines_of_json(repeated)[0]["repeated"] is True
 
 
+@pytest.mark.parametrize("written", ["{0:%Y-%m-%dT%H:%M:%S}Z", "{1:%Y-%m-%dT%H:%M:%S}+05:30"])
+def test_a_job_is_submitted_for_a_time_anywhere(shell: Shell, written: str) -> None:
+    at = datetime.fromtimestamp(shell.api.clock.now() // 1000 + 7200, UTC)
+    time = written.format(at, at + timedelta(hours=5, minutes=30))
+    one = shell("submit", "double", "--at", time).stdout.split()
+    many = shell("submit", "double", "--at", time, "--many", "-", stdin="{}\n{}\n").stdout.split()
+    assert len(one + many) == 3
+    assert {shell.api.system.job(job_id).run_at for job_id in one + many} == {at.timestamp() * 1000}
+
+
+def test_a_time_without_an_offset_is_told_what_it_lacks(shell: Shell) -> None:
+    said = " ".join(shell("submit", "double", "--at", "2026-12-24T09:00:00").stderr.split())
+    assert "'2026-12-24T09:00:00' has no offset from UTC: add one such as +01:00, or Z for UTC itself" in said
+
+
 def test_a_job_without_a_row_is_submitted_and_a_question_for_it_answered_honestly(shell: Shell) -> None:
     [document] = lines_of_json(shell("submit", "double", "--guarantee", "at-least-once", "--json"))
     assert (document["state"], document["guarantee"]) == ("queued", "at-least-once")
@@ -131,6 +147,9 @@ def test_a_payload_comes_from_a_file_or_standard_input_in_its_own_text(shell: Sh
         ("--payload", "{NaN}"),
         ("--payload", "@/no/such/file"),
         ("--delay", "soon"),
+        ("--at", "tomorrow"),
+        ("--at", "2026-12-24T09:00:00"),
+        ("--at", "2026-12-24T08:00:00Z", "--delay", "1h"),
         ("--max-attempts", "0"),
         ("--payload", "{}", "--many", "-"),
         ("--guarantee", "exactly-once"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from ringfence.cli.duration_option import DURATION
 from ringfence.cli.output import Output, error_document
 from ringfence.cli.payloads import checked, payload_option
 from ringfence.cli.program import program
+from ringfence.cli.time_option import TIME
 from ringfence.errors import RingfenceError, Unavailable
 from ringfence.job import Guarantee
 
@@ -30,6 +32,7 @@ REFUSALS_SHOWN = 20
 @click.option("--queue", default="default", show_default=True, help="The queue it waits in.")
 @click.option("--key", help="Idempotency key: the same key is the same job. With --many, line N gets the key KEY-N.")
 @click.option("--delay", type=DURATION, help="Not before so long from now, such as 10s or 2h.")
+@click.option("--at", type=TIME, help="Not before this time, such as 2026-12-24T09:00:00+01:00 or ...T08:00:00Z.")
 @click.option("--max-attempts", type=click.IntRange(1, 100), default=5, show_default=True, help="How often it may be started.")
 @click.option("--ordering-key", help="Jobs of one ordering key reach their queue in order.")
 @click.option(
@@ -51,6 +54,7 @@ def submit(
     queue: str,
     key: str | None,
     delay: float | None,
+    at: datetime | None,
     max_attempts: int,
     ordering_key: str | None,
     guarantee: str,
@@ -61,6 +65,8 @@ def submit(
 
     if payload is not None and many is not None:
         raise click.UsageError("--payload and --many exclude each other")
+    if delay is not None and at is not None:
+        raise click.UsageError("--delay and --at exclude each other")
     if key is not None and guarantee == Guarantee.AT_LEAST_ONCE:
         raise click.UsageError("--key needs --guarantee once: a job without a row has nowhere to keep a key")
     template = JobRequest(
@@ -69,6 +75,7 @@ def submit(
         queue=queue,
         idempotency_key=key,
         delay_seconds=delay,
+        run_at=at,
         max_attempts=max_attempts,
         ordering_key=ordering_key,
         guarantee=guarantee,
@@ -83,6 +90,7 @@ def _submit_one(client: Client, output: Output, request: JobRequest) -> int:
         queue=request.queue,
         idempotency_key=request.idempotency_key,
         delay_seconds=request.delay_seconds,
+        run_at=request.run_at,
         max_attempts=request.max_attempts,
         ordering_key=request.ordering_key,
         guarantee=request.guarantee,

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ringfence.company import LATER_SECONDS, Company
+from ringfence.company import LATER_SECONDS, MOST_LOOKS, Company
 from ringfence.memory.clock import ManualClock
 
 
@@ -66,3 +66,40 @@ def test_where_nobody_is_it_may_be_alone_at_once_whatever_was_before() -> None:
     assert not suspect.be_alone(go_on)
     long_one.leave()
     assert suspect.be_alone(go_on)
+
+
+def test_those_who_leave_one_after_another_use_up_nobodys_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringfence.company.LOOK_SECONDS", 30.0)  # nobody looks in vain
+    company = Company(ManualClock())
+    suspect, *others = (company.enter(go_on) for _ in range(MOST_LOOKS + 6))
+    assert suspect is not None
+    looked = threading.Semaphore(0)
+    entered, alone = threading.Event(), threading.Event()
+
+    def look() -> bool:
+        looked.release()
+        return False
+
+    def wait_to_enter() -> None:
+        if company.enter(look) is not None:
+            entered.set()
+
+    def wait_to_be_alone() -> None:
+        if suspect.be_alone(look):
+            alone.set()
+
+    for wait in (wait_to_be_alone, wait_to_enter):
+        threading.Thread(target=wait, daemon=True).start()
+        assert looked.acquire(timeout=5)
+    *earlier, last = others
+    for other in earlier:
+        assert other is not None
+        other.leave()
+        assert looked.acquire(timeout=5)
+        assert looked.acquire(timeout=5)
+    assert last is not None
+    last.leave()
+    assert alone.wait(5)
+    assert not entered.is_set()
+    suspect.leave()
+    assert entered.wait(5)

@@ -15,10 +15,11 @@ from ringfence.clock import SystemClock
 from ringfence.ports import Clock
 
 LOOK_SECONDS = 0.5
-"""How often somebody who waits looks whether there is still a reason to."""
+"""How often somebody who waits looks whether there is still a reason to. It also looks whenever somebody comes or leaves."""
 
 MOST_LOOKS = 60
-"""After so many its message goes back: the others may take long yet, and another process may have room for it."""
+"""After so many without any such news its message goes back: the others may take long yet, and another process may have room
+for it."""
 
 ALONE_LOOKS = 20
 """The same for somebody who wants to be alone, and keeps newcomers out meanwhile."""
@@ -49,8 +50,7 @@ class Company:
             while self.alone is not None or self.waiting:
                 if given_up() or looks == MOST_LOOKS:
                     return None
-                self.changed.wait(LOOK_SECONDS)
-                looks += 1
+                looks += not self.changed.wait(LOOK_SECONDS)
             self.together += 1
         return Seat(self)
 
@@ -79,8 +79,7 @@ class Seat:
                         company.not_before = company.clock.monotonic() + LATER_SECONDS
                     if given_up() or looks == ALONE_LOOKS:
                         return False
-                    company.changed.wait(LOOK_SECONDS)
-                    looks += 1
+                    looks += not company.changed.wait(LOOK_SECONDS)
                 company.alone = self
             finally:
                 company.waiting -= 1

@@ -162,6 +162,28 @@ def test_a_job_that_does_not_end_in_its_grace_is_handed_over() -> None:
     assert here.system.job(job_id).result == '"token 2"'
 
 
+def test_a_grace_that_is_shorter_than_the_time_between_two_looks_is_looked_at_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringfence.crew.LOOK_SECONDS", 60.0)
+    running, go_on = threading.Event(), threading.Event()
+
+    class StoppedWhileItLooks(Served):
+        def count(self, done: int) -> None:
+            super().count(done)
+            if threading.current_thread() is self.thread:
+                running.wait(10)
+                self.stop.ask()
+
+    def code(ctx: Context) -> None:
+        running.set()
+        go_on.wait(20)
+
+    here = StoppedWhileItLooks(code, before=1, grace_seconds=0.8)
+    here.system.telemetry.wait_for("job_handed_over")
+    here.thread.join(10)
+    assert not here.thread.is_alive()
+    go_on.set()
+
+
 class Ceiling:
     """A queue that keeps a hundred messages in flight, most of them elsewhere. Beyond that it says so, as SQS does to a short
     poll, or looks empty, as it does to a long one."""

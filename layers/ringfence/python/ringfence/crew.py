@@ -138,7 +138,14 @@ class Crew:
                 if not self._goes_on():
                     return
                 if not self._unfit:  # none has come meanwhile
-                    self._news.wait(LOOK_SECONDS if self._intake.feed is not None else self._time.until_threshold())
+                    self._news.wait(self._until_look())
+
+    def _until_look(self) -> float | None:
+        """Seconds; None: until there is news."""
+        threshold = self._time.until_threshold()
+        if self._intake.feed is None:
+            return threshold
+        return LOOK_SECONDS if threshold is None else min(LOOK_SECONDS, threshold)
 
     def _goes_on(self) -> bool:
         intake = self._intake

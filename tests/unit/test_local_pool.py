@@ -378,6 +378,27 @@ def test_nothing_is_left_after_a_stop_not_even_a_frozen_process(run: Callable[..
     assert running.call().error == "Sandbox.Stopped"
 
 
+def test_an_invocation_that_a_dead_process_never_read_ends_with_the_pool(
+    run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = run(1)
+    (process,) = running.pool._processes
+    close = process._api.close
+
+    def close_while_the_pool_stops() -> None:
+        eventually(lambda: running.pool._stopping)
+        close()
+
+    monkeypatch.setattr(process._api, "close", close_while_the_pool_stops)
+    freeze(process.pid)
+    waiting = running.calling()
+    eventually(lambda: process.invocation is not None)
+    os.kill(process.pid, signal.SIGKILL)
+    eventually(lambda: process.exit_code is not None)
+    running.pool.stop()
+    assert waiting.result(20).error == "Runtime.ExitError"
+
+
 PARENT = """
 import sys, threading
 from pathlib import Path

@@ -154,7 +154,7 @@ class Pool:
             self._forget(process)
             reason = process.kill_reason or _exit_reason(process)
             if (invocation := process.invocation) is not None:
-                if process.unread and process.kill_reason is None:
+                if process.unread and process.kill_reason is None and not self._stopping:
                     self._waiting.appendleft(invocation)
                 else:
                     invocation.finish(self._error_of(invocation, reason))

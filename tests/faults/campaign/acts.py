@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from ringfence.testing.door import Door
 from ringfence.testing.redis_server import RedisServer
 from ringfence.wire import Ticket, encode_ticket, new_ticket
 
-from .bed import DEFAULT, GATEWAY, PRIORITY, RELAY, TIMERS, WORKERS, Bed
+from .bed import DEFAULT, GATEWAY, HIDDEN_SECONDS, PRIORITY, RELAY, TIMERS, WORKER, WORKERS, Bed
 from .books import Books, Kind
 from .inside.orders import Refusal
 from .load import Load
@@ -46,8 +46,14 @@ class Stage:
     watch: Watch
     books: Books
     rng: random.Random
-    confirmed: set[str]
+    confirmed: set[str] = field(default_factory=set)
     """Interesting events that an act has seen for itself."""
+    spared_until: dict[int, float] = field(default_factory=dict)
+    """Processes that no signal is sent to before this time on the monotonic clock, by pid."""
+
+    def spared(self) -> set[int]:
+        now = time.monotonic()
+        return {pid for pid, until in self.spared_until.items() if until > now}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,10 @@ class Act:
     """``sqs`` or ``redis``: only where there is a queue on it."""
     weight: float = 1.0
     """How often it is chosen, beside the others: more where what it is to lead to is a matter of luck."""
+    leads_to: tuple[str, ...] = ()
+    """Interesting events, if all goes well: it is chosen more often until they have happened."""
+    hurts: bool = True
+    """It counts as a fault."""
 
 
 Done = tuple[str, Lasting | None]
@@ -109,6 +119,8 @@ def kill_owner(stage: Stage) -> Done:
 def rolling_restart(stage: Stage) -> Done:
     """One process after the other, now with the next version of records and tickets, or back to this one."""
     bed = stage.bed
+    if stage.spared():
+        raise NotNow("a process is left alone")
     version = 2 if bed.orders.current.writes_version == 1 else 1
     _order(bed, writes_version=version)
     for function in bed.functions:
@@ -123,6 +135,28 @@ def rolling_restart(stage: Stage) -> Done:
                 what = f"another process stands in for {function} {pid}"
                 bed.wait_for(what, partial(_is_replaced, bed, function, pid, len(there)), STEP_SECONDS)
     return f"every process restarted; they write version {version}", None
+
+
+SPARED_SECONDS = HIDDEN_SECONDS + 2.0
+"""An invocation has ended by then."""
+
+
+def spare(stage: Stage) -> Done:
+    """No signal to a function's process that has a job longer than its invocation: it is to come so far that it hands it over.
+    Everything else goes on."""
+    if stage.spared():
+        raise NotNow("one is left alone already")
+    owners = {pid for job_id, pid in stage.watch.running().items() if _is_haul(stage, job_id)}
+    if not (pids := owners.intersection(stage.bed.pids(WORKER))):
+        raise NotNow("no process has a job longer than its invocation")
+    pid = stage.rng.choice(sorted(pids))
+    stage.spared_until[pid] = time.monotonic() + SPARED_SECONDS
+    return f"worker {pid} left alone for {SPARED_SECONDS:.0f} s", None
+
+
+def _is_haul(stage: Stage, job_id: str) -> bool:
+    promise = stage.books.of_job(job_id)
+    return promise is not None and promise.kind is Kind.HAUL
 
 
 def end_workers(stage: Stage) -> Done:
@@ -430,30 +464,38 @@ ACTS: Sequence[Act] = (
     Act("kill", kill),
     Act("kill-owner", kill_owner),
     Act("freeze", freeze),
-    Act("freeze-owner", freeze_owner, weight=3),
-    Act("rolling-restart", rolling_restart),
-    Act("end-workers", end_workers, "redis"),
+    Act(
+        "freeze-owner",
+        freeze_owner,
+        weight=3,
+        leads_to=("a lease ended while its job was running", "a late commit was refused", "a late heartbeat was refused"),
+    ),
+    Act("rolling-restart", rolling_restart, leads_to=("the next version was read",)),
+    Act("spare", spare, "sqs", leads_to=("a job was handed over",), hurts=False),
+    Act("end-workers", end_workers, "redis", leads_to=("a job was handed over",)),
     Act("cut", cut),
-    Act("shut", shut, weight=2),
+    Act("shut", shut, weight=2, leads_to=("the relay held its place",)),
     Act("slow", slow),
-    Act("lose-replies", lose_replies),
-    Act("throttle", throttle),
-    Act("conflict", conflict),
+    Act("lose-replies", lose_replies, leads_to=("an own write was recognised",)),
+    Act("throttle", throttle, leads_to=("a throttled write was retried",)),
+    Act("conflict", conflict, leads_to=("a transaction in conflict was retried",)),
     Act("fail-calls", fail_calls),
-    Act("fail-entries", fail_entries),
-    Act("wrong-clocks", wrong_clocks),
+    Act("fail-entries", fail_entries, leads_to=("some entries of a batch failed", "an append failed")),
+    Act("wrong-clocks", wrong_clocks, leads_to=("a clock was wrong",)),
     Act("burst", burst),
-    Act("poison", poison),
-    Act("duplicate", duplicate),
+    Act("poison", poison, leads_to=("an unreadable record was quarantined", "a foreign message was quarantined")),
+    Act(
+        "duplicate", duplicate, leads_to=("a duplicate of an ended job collapsed", "a duplicate of a running job was put back")
+    ),
     Act("rewind-log", rewind_log),
-    Act("last-resort", last_resort),
-    Act("narrow-pace", narrow_pace),
+    Act("last-resort", last_resort, leads_to=("SQS' last resort was drained",)),
+    Act("narrow-pace", narrow_pace, leads_to=("a job was parked", "a line of parked jobs was released")),
     Act("restart-redis", restart_redis, "redis"),
-    Act("empty-redis", empty_redis, "redis"),
+    Act("empty-redis", empty_redis, "redis", leads_to=("a loss of Redis was noticed", "a loss of Redis was repaired")),
     Act("cut-file", cut_file, "redis"),
     Act("fail-over", fail_over, "redis"),
-    Act("fill-redis", fill_redis, "redis"),
-    Act("flush-scripts", flush_scripts, "redis"),
+    Act("fill-redis", fill_redis, "redis", leads_to=("a full Redis refused a ticket",)),
+    Act("flush-scripts", flush_scripts, "redis", leads_to=("NOSCRIPT recovered",)),
 )
 
 
@@ -467,7 +509,8 @@ def acts_for(bed: Bed) -> Sequence[Act]:
 
 
 def _any_process(stage: Stage, among: Sequence[str] | None = None) -> tuple[str, int]:
-    alive = [(function, pid) for function in among or stage.bed.functions for pid in stage.bed.pids(function)]
+    functions, spared = among or stage.bed.functions, stage.spared()
+    alive = [(function, pid) for function in functions for pid in stage.bed.pids(function) if pid not in spared]
     if not alive:
         raise NotNow("every process is being started")
     return stage.rng.choice(alive)
@@ -475,7 +518,7 @@ def _any_process(stage: Stage, among: Sequence[str] | None = None) -> tuple[str,
 
 def _owner(stage: Stage) -> int:
     """A worker that holds a job, if there is one a job that takes long: that will still be at it when it is stopped."""
-    alive = set(_worker_pids(stage.bed))
+    alive = set(_worker_pids(stage.bed)) - stage.spared()
     for at_least_seconds in (0.5, 0.0):
         if owners := sorted(set(stage.watch.running(at_least_seconds).values()) & alive):
             return stage.rng.choice(owners)

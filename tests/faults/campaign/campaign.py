@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ringfence.job import Job
 from ringfence.local.demo.tables import rows_of
@@ -41,9 +41,9 @@ class Campaign:
         self.watch = Watch(bed.dev.logs, self.books)
         self.load = Load(bed.dev.api_url, [DEFAULT, PRIORITY], self.books, plan, self.watch.outstanding)
         self._redrives = Redrives(bed.client, self.books, self.watch)
-        stage = Stage(bed, self.load, self.watch, self.books, random.Random(plan.seed), set())
+        stage = Stage(bed, self.load, self.watch, self.books, random.Random(plan.seed))
         self._confirmed = stage.confirmed
-        self._nemesis = Nemesis(stage, plan, say)
+        self._nemesis = Nemesis(stage, plan, say, self._missing)
         self._began = time.monotonic()
 
     def run(self) -> tuple[Summary, Reckoned]:
@@ -56,10 +56,7 @@ class Campaign:
         self._say("reading every row of the ledger and of the tables")
         found = self._found(tickets_left, clients_left)
         reckoned = reckon(found)
-        there = {"sqs": self._bed.sqs_queues, "redis": self._bed.redis_queues}
-        confirmed = frozenset(self._confirmed)
-        story = Story(self.watch.counts, found.rows.values(), self.books, round(self._bed.lease_seconds * 1_000), confirmed)
-        events = happened(story, there)
+        events = self._happened(found.rows.values())
         summary = Summary(
             queues=self._bed.engines,
             seed=self._plan.seed,
@@ -138,6 +135,16 @@ class Campaign:
                 raise fault
 
     # --- the reckoning -----------------------------------------------------------------------------------------------
+
+    def _happened(self, rows: Iterable[Job]) -> Mapping[str, int]:
+        """How often each interesting event happened."""
+        there = {"sqs": self._bed.sqs_queues, "redis": self._bed.redis_queues}
+        lease_ms = round(self._bed.lease_seconds * 1_000)
+        return happened(Story(self.watch.counts, rows, self.books, lease_ms, frozenset(self._confirmed)), there)
+
+    def _missing(self) -> Collection[str]:
+        """What has not happened so far, as far as it can be told without the rows."""
+        return [name for name, count in self._happened(()).items() if not count]
 
     def _found(self, tickets_left: bool, clients_left: int) -> Found:
         bed, promises = self._bed, self.books.all()

@@ -202,7 +202,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 ALL = {
-    "short": 60.0, "long": 5.0, "flaky": 8.0, "delayed": 6.0, "steps": 4.0, "haul": 0.2, "doomed": 4.0, "pill": 0.3,
+    "short": 60.0, "long": 5.0, "flaky": 8.0, "delayed": 6.0, "steps": 4.0, "haul": 0.5, "doomed": 4.0, "pill": 0.3,
     "carry": 12.0,
 }  # fmt: skip
 """What is asked for, and how much of it."""

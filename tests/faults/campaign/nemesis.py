@@ -1,5 +1,5 @@
-"""Hurts the bed by chance, from a seed: first each act once, in some order, then any of them, some of them at the same time; or
-by a list."""
+"""Hurts the bed by chance, from a seed: first each act once, in some order, then any of them, some of them at the same time,
+rather those whose interesting events have not happened yet; or by a list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from redis.exceptions import RedisError
 
@@ -20,19 +20,22 @@ from .plan import Plan
 MOST_LASTING = 3
 """Acts that go on at the same time."""
 
+EAGER = 5.0
+"""So many times its weight has an act while something that it leads to has not happened."""
+
 LOOK_SECONDS = 0.1
 
 
 class Nemesis:
-    """For the thread that started the bed: what she starts ends with it."""
+    """For the thread that started the bed: what she starts ends with it. ``missing`` names what has not happened so far."""
 
-    def __init__(self, stage: Stage, plan: Plan, say: Callable[[str], None]) -> None:
-        self._stage, self._plan, self._say = stage, plan, say
+    def __init__(self, stage: Stage, plan: Plan, say: Callable[[str], None], missing: Callable[[], Collection[str]]) -> None:
+        self._stage, self._plan, self._say, self._missing = stage, plan, say, missing
         self._pauses = threading.Event()
         self._lasting: list[tuple[float, int, Lasting]] = []
         self._numbers = itertools.count()
         self.faults: Counter[str] = Counter()
-        """Acts, by name."""
+        """Acts that hurt, by name."""
 
     def run(self, seconds: float, tick: Callable[[], None]) -> None:
         """Until the time is up; then everything is undone. ``tick`` is called now and then."""
@@ -51,7 +54,8 @@ class Nemesis:
         except (RingfenceError, RedisError) as fault:
             self._say(f"{act.name} was not possible: {fault}")
             return
-        self.faults[act.name] += 1
+        if act.hurts:
+            self.faults[act.name] += 1
         self._say(said)
         if lasting is not None:
             heapq.heappush(self._lasting, (time.monotonic() + lasting.seconds, next(self._numbers), lasting))
@@ -60,8 +64,12 @@ class Nemesis:
         if self._plan.each is not None:
             return iter(self._plan.each)
         rng, acts = self._stage.rng, self._plan.only or acts_for(self._stage.bed)
-        first, weights = rng.sample(acts, len(acts)), [act.weight for act in acts]
-        return itertools.chain(first, (rng.choices(acts, weights)[0] for _ in itertools.count()))
+        first = rng.sample(acts, len(acts))
+        return itertools.chain(first, (rng.choices(acts, self._weights(acts))[0] for _ in itertools.count()))
+
+    def _weights(self, acts: Sequence[Act]) -> list[float]:
+        missing = set(self._missing())
+        return [act.weight * (EAGER if missing.intersection(act.leads_to) else 1.0) for act in acts]
 
     def _wait(self, until: float, pause_seconds: float, tick: Callable[[], None]) -> bool:
         """False when the time is up."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ringfence.process import supervisor
-from ringfence.process.supervisor import StopSignals, Supervisor
+from ringfence.process.supervisor import StopSignals, Supervisor, fork
 
 
 def test_a_process_that_cannot_be_started_is_told_and_tried_again_while_the_others_go_on(
@@ -71,3 +73,16 @@ def test_an_app_that_cannot_be_tried_is_told(ends: str) -> None:
     parent = Supervisor(lambda _file: 0, 2, 1.0, lambda *event: told.append(event), StopSignals())
     assert parent.run(probe) == 1
     assert [detail for _, _, detail in told] == (["signal 9, while it tried to load the app"] if ends == "killed" else [])
+
+
+def test_what_a_process_has_printed_into_a_file_is_there_when_it_has_ended_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "output"
+    with file.open("w") as output:  # in blocks, as Python writes whatever is no terminal
+        monkeypatch.setattr(sys, "stdout", output)
+        output.write("before; ")
+        pid = fork(lambda: 0 if output.write("in the process; ") else 1)
+        os.waitpid(pid, 0)
+        output.write("after")
+    assert file.read_text() == "before; in the process; after"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -36,6 +38,7 @@ def fork(run: Callable[[], int]) -> int:
     the parent to decide.
     """
     parent = os.getpid()
+    _flush()  # or both would write what is not written yet
     # Held back until the child has let go of its parent's handlers: one of those would swallow the SIGTERM that is the child's.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
@@ -59,7 +62,14 @@ def _be_child(parent: int, run: Callable[[], int], mask: Iterable[int]) -> None:
     except BaseException:  # noqa: BLE001 - it is told, and the process ends here whatever it was
         traceback.print_exc()
     finally:
+        _flush()  # which `os._exit` does not do: what jobs have printed is there
         os._exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # it may be closed, or its reader gone
+            stream.flush()
 
 
 class StopSignals:

@@ -170,6 +170,21 @@ def test_a_quieter_log_still_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "level" not in line
 
 
+@pytest.mark.parametrize("level", ["DEBUG", "CRITICAL"])
+def test_a_line_is_on_its_way_when_it_is_told_and_ends_nothing_where_it_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, level: str
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    telemetry = PowertoolsTelemetry(next(_services), level=level)
+    file = tmp_path / "output"
+    with file.open("w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        telemetry.event("late_write_refused", queue="default")
+        assert json.loads(file.read_text())["LateWritesRefused"] == [1]
+    telemetry.event("late_write_refused", queue="default")
+    assert len(file.read_text().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("event", "level"), [("job_held", "DEBUG"), ("job_claimed", "INFO"), ("late_write_refused", "WARNING")]
 )

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from ringfence.event_names import LEVELS, MEASURED, METRICS, NEVER_TOLD
@@ -63,7 +64,8 @@ class PowertoolsTelemetry:
             self._logger.log(level, name, extra=line)
         elif name in METRICS or name in MEASURED:
             # A quieter log must not make an alarm deaf.
-            sys.stdout.write(_one_line(line) + "\n")
+            with suppress(Exception):  # as for what is logged
+                _write_line(_one_line(line))
 
     def _metric(self, name: str, fields: dict[str, Field]) -> dict[str, Any]:
         """The members that make a line count, none for an event that is not counted."""
@@ -85,14 +87,20 @@ class PowertoolsTelemetry:
 
 
 class _StandardOutput(logging.Handler):
-    """Writes to what ``sys.stdout`` is now, not to what it was when the function started; each line in one write."""
+    """Writes to what ``sys.stdout`` is now, not to what it was when the function started."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stdout.write(self.format(record) + "\n")
-            sys.stdout.flush()
+            _write_line(self.format(record))
         except Exception:  # noqa: BLE001 - a log that cannot be written must not end the work it tells of
             self.handleError(record)
+
+
+def _write_line(text: str) -> None:
+    """In one write, and at once: processes that share their output would tear each other's lines apart, and one that is killed
+    would take them along."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def _key(key: str) -> str:

@@ -111,9 +111,12 @@ def test_a_heartbeat_notices_that_another_owns_the_job_and_the_jobs_next_call_ra
     second = here.start("b", heartbeats=False)
     here.pass_time(UNIT_SECONDS)
     here.system.telemetry.wait_for("late_write_refused")
+    here.pass_time(3 * UNIT_SECONDS)
     here.may_end.set()
     first.join(10)
     second.join(10)
+    (refused,) = here.system.telemetry.named("late_write_refused")
+    assert refused["purpose"] == "heartbeat"
     assert len(here.raised) == 1
     assert here.system.job(here.job_id).result == '"by token 2"'
     assert [lease.deliveries for lease in here.done] == [2]

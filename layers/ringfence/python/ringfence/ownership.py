@@ -143,8 +143,10 @@ class Ownership(Hold):
             raise self._refused(outcome.seen, "write")
 
     def wants_renewal(self, now: float, *, lost: bool) -> bool:
-        """A receipt the queue no longer knows proves nothing: the ledger decides, so it is asked at once."""
-        return lost or now - self._row_renewed >= self.lease_seconds / ROW_WRITES_PER_LEASE
+        """A receipt the queue no longer knows proves nothing: the ledger decides, so it is asked at once. What it has decided
+        against this attempt it is not asked again: each time would be another late write."""
+        due = lost or now - self._row_renewed >= self.lease_seconds / ROW_WRITES_PER_LEASE
+        return due and self.lost is None
 
     def renew(self) -> None:
         """One heartbeat of the row, unless a write of this attempt is under way; notices a lost lease and a cancel."""

@@ -17,6 +17,7 @@ from ringfence.memory.clock import ManualClock
 from ringfence.pace import HORIZON_SECONDS, SETTINGS_SECONDS
 from ringfence.relay import Read, Relay
 from ringfence.testing.faults import Call, Fault, Faulty, lie, unavailable
+from ringfence.testing.given import Given
 from ringfence.testing.limiter_contract import ensure_within_rate
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import Ticket, decode_ticket
@@ -488,16 +489,19 @@ def test_a_line_whose_last_place_was_given_out_in_vain_is_opened_all_the_same() 
 
 
 def test_a_record_that_is_read_again_parks_no_job_that_runs_or_has_ended() -> None:
-    here = system()
+    clock = ManualClock()
+    here = MemorySystem(app(), clock=clock)
     running, ended = submitted(here, 2)
     here.run_relay()
+    Given(here.ledger, clock).claimed(here.job(running))
     here.run_worker()
-    assert here.job(ended).state is State.SUCCEEDED
+    assert [here.job(job_id).state for job_id in (running, ended)] == [State.RUNNING, State.SUCCEEDED]
     here.queue_settings.change("default", {"paused": True})
     here.clock.sleep(5)
     before = [here.job(job_id) for job_id in (running, ended)]
     assert here.relay.handle(here.memory_log.read()) is None
     assert [here.job(job_id) for job_id in (running, ended)] == before
+    assert here.telemetry.named("jobs_parked") == []
 
 
 def test_a_record_that_is_read_again_after_its_job_was_released_costs_a_second_ticket_and_no_second_run() -> None:

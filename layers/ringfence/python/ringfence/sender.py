@@ -143,8 +143,7 @@ class Sender:
                 return start * GROUP_JOBS
             together = groups[start : start + AT_ONCE]
             left = self._join_line(queue, together)
-            count = sum(len(group.job_ids) for group in together if group not in left)
-            self._telemetry.event("jobs_parked", queue=queue, count=count)
+            self._tell_parked(queue, sum(len(group.job_ids) for group in together if group not in left))
             if left:
                 return groups.index(left[0]) * GROUP_JOBS
         return len(job_ids)
@@ -183,7 +182,7 @@ class Sender:
             writes = [park(job, *mark) for job, mark in zip(jobs[together], marks[together], strict=True)]
             outcomes = self._write_many(queue, writes)
             decided = [self._is_parked(queue, job, outcome) for job, outcome in zip(jobs[together], outcomes, strict=True)]
-            self._telemetry.event("jobs_parked", queue=queue, count=sum(decided))
+            self._tell_parked(queue, sum(isinstance(outcome, Written) for outcome in outcomes))
             if not all(decided):
                 return start + decided.index(False)
         return len(jobs)
@@ -210,6 +209,10 @@ class Sender:
             # A row that is gone: there is nothing to wait on. Whoever gets the ticket finds that out and sets it aside.
             return self.push(queue, [job], [0]).first_unsent is None
         return outcome is not None
+
+    def _tell_parked(self, queue: str, count: int) -> None:
+        if count:
+            self._telemetry.event("jobs_parked", queue=queue, count=count)
 
     def _tell_failed(self, queue: str, count: int, fault: Unavailable) -> None:
         self._telemetry.event("push_failed", queue=queue, count=count, reason=str(fault))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ringfence.local.endpoint import Endpoint, NotAnEmulator, deaf_session, othe
 from ringfence.local.log_follower import LogFollower
 from ringfence.local.ministack_environment import NotInstalled, ministack_python
 from ringfence.local.moto_server import OneAtATime
+from ringfence.local.redis_process import RedisProcess
 from ringfence.local.run_folder import leave_latest, make_run_folder, others_running, write_environment
 from ringfence.local.sources.pulse import Pulse
 from ringfence.local.template import read_template
@@ -302,6 +304,19 @@ def test_logs_are_shown_line_by_line_as_they_grow(tmp_path: Path) -> None:
 
 
 # --- the pulse ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_redis_that_is_gone_is_not_killed_again_for_its_number_may_be_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = RedisProcess(Path(sys.executable), tmp_path)
+    process.launch()
+    process.kill()
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, _signal: killed.append(group))
+    process.kill()
+    process.stop()
+    assert killed == []
 
 
 def test_a_beat_between_looking_and_waiting_is_not_missed() -> None:

@@ -74,7 +74,7 @@ class RedisProcess:
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
-        if self._process is not None:
+        if self._process is not None and self._process.returncode is None:  # once waited for, its number may be another's
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, how)
             self._process.wait()

@@ -98,6 +98,12 @@ def test_a_result_without_a_status_is_the_json_of_a_200(result: Any) -> None:
         {"statusCode": 200, "body": "no base64!", "isBase64Encoded": True},
         {"statusCode": 200, "body": "né", "isBase64Encoded": True},
         {"statusCode": 200, "headers": {"x": "a\r\nSet-Cookie: b"}},
+        {"statusCode": 200, "headers": {"x\r\nSet-Cookie": "b"}},
+        {"statusCode": 200, "headers": {"x": "\u20ac"}},
+        {"statusCode": 200, "headers": ["x"]},
+        {"statusCode": 200, "cookies": ["a\r\nSet-Cookie: b"]},
+        {"statusCode": 200, "cookies": 5},
+        {"statusCode": float("inf")},
     ],
 )
 def test_an_answer_that_no_front_door_understands_is_refused(result: Any) -> None:

@@ -110,13 +110,15 @@ def answer_of(result: Any) -> Answer:
         return Answer(200, [("content-type", "application/json")], json.dumps(result).encode())
     try:
         status = int(result["statusCode"])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadAnswer(f"statusCode is {result['statusCode']!r}") from None
     if not 100 <= status <= 599:
         raise BadAnswer(f"statusCode is {status}")
-    given = result.get("headers") or {}
-    headers = [(str(name), _header_value(value)) for name, value in given.items() if name.lower() not in _HOP_BY_HOP]
-    headers += [("set-cookie", str(cookie)) for cookie in result.get("cookies") or ()]
+    given, cookies = result.get("headers") or {}, result.get("cookies") or []
+    if not isinstance(given, dict) or not isinstance(cookies, list):
+        raise BadAnswer("headers is no object, or cookies no list")
+    headers = [(_header_text(name), _header_text(value)) for name, value in given.items() if name.lower() not in _HOP_BY_HOP]
+    headers += [("set-cookie", _header_text(cookie)) for cookie in cookies]
     return Answer(status, headers, _body_of(result))
 
 
@@ -134,10 +136,10 @@ def _body_of(result: Mapping[str, Any]) -> bytes:
         raise BadAnswer("isBase64Encoded is set and the body is not base64") from None
 
 
-def _header_value(value: Any) -> str:
+def _header_text(value: Any) -> str:
     text = "true" if value is True else "false" if value is False else str(value)
-    if any(character in text for character in "\r\n\0"):
-        raise BadAnswer(f"a header holds a line break: {text!r}")
+    if any(character in "\r\n\0" or character > "\xff" for character in text):
+        raise BadAnswer(f"a header holds what none can: {text!r}")
     return text
 
 

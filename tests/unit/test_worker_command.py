@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from ringfence.aws import clients
 from ringfence.cli.worker import _load, worker
 from ringfence.settings import Settings
+from ringfence.testing import worker_command
+from ringfence.testing.worker_command import WorkerCommand
 
 RINGFENCE = Path(sys.executable).parent / "ringfence"
 ENVIRONMENT = {
@@ -65,3 +67,14 @@ def test_a_process_keeps_connections_for_every_thread_that_it_was_given(
     clients.forget()
     assert _load(Settings.from_environment({**ENVIRONMENT, "RINGFENCE_APP": "their_jobs:app"}), 1_024) is not None
     assert clients.client("dynamodb").meta.config.max_pool_connections >= 2 * 1_024
+
+
+def test_whoever_reads_its_events_passes_over_what_its_jobs_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "ringfence"
+    command.write_text('#!/bin/sh\necho hello; echo 17; echo; echo \'{"event":"job_succeeded"}\'\n')
+    command.chmod(0o755)
+    monkeypatch.setattr(worker_command, "RINGFENCE", command)
+    monkeypatch.setattr(worker_command, "NEXT_SECONDS", 10.0)
+    running = WorkerCommand({}, tmp_path)
+    assert running.next("job_succeeded") == {"event": "job_succeeded"}
+    running.end()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -39,8 +40,7 @@ class WorkerCommand:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            event = json.loads(line)
-            if "event" in event:
+            if (event := _event_in(line)) is not None:
                 self.events.put(event)
 
     def next(self, name: str) -> dict[str, Any]:
@@ -66,3 +66,12 @@ class WorkerCommand:
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code
+
+
+def _event_in(line: str) -> dict[str, Any] | None:
+    """None for whatever else is printed, by jobs perhaps."""
+    with suppress(ValueError):
+        told = json.loads(line)
+        if isinstance(told, dict) and "event" in told:
+            return told
+    return None

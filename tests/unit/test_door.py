@@ -70,6 +70,7 @@ def test_a_lost_reply_was_asked_for_all_the_same_and_the_next_one_arrives(door: 
     assert ask(door, b"1") == b""
     assert ask(door, b"2") == b"2"
     assert echo.asked == [b"1", b"2"]
+    assert door.lost_replies == 1
 
 
 def test_only_a_reply_to_what_holds_certain_words_is_lost(door: Door, echo: Echo) -> None:

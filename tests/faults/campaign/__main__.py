@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import cast
+from typing import NoReturn, cast
 
 import click
 import msgspec
@@ -34,7 +34,8 @@ WRONG, UNSOUND, INTERRUPTED = 1, 3, 130
 
 EPILOG = f"""Exit codes: {0} nothing was lost, doubled or stuck, and in a full-length run every interesting event happened;
 {WRONG} something was, or one never did; 2 wrong usage; {UNSOUND} the test bed is unsound or could not be started, which says
-nothing of Ringfence; {INTERRUPTED} interrupted: everything is stopped."""
+nothing of Ringfence; {INTERRUPTED} interrupted: everything is stopped. `make` tells all of these as 2; the last line says which
+it was, in any case: with the figures, or with an `error` and its `exit_code`."""
 
 
 @click.command(epilog=EPILOG)
@@ -60,11 +61,9 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
         with started(cast("Engines", queues), told.say, planted=plant) as bed:
             summary, reckoned = _run(bed, plan, told)
     except KeyboardInterrupt:
-        told.say("interrupted; everything is stopped")
-        sys.exit(INTERRUPTED)
+        _give_up("interrupted; everything is stopped", INTERRUPTED, told)
     except RingfenceError as fault:
-        told.say(str(fault))
-        sys.exit(WRONG if isinstance(fault, TooLate) else UNSOUND)
+        _give_up(str(fault), WRONG if isinstance(fault, TooLate) else UNSOUND, told)
     _tell(summary, reckoned, told)
     full = minutes >= FULL_MINUTES and not acts
     sys.exit(WRONG if reckoned.wrong or (full and summary.never_happened) else 0)
@@ -73,6 +72,12 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
 def _run(bed: Bed, plan: Plan, told: _Told) -> tuple[Summary, Reckoned]:
     told.say(f"ready; logs are in {bed.dev.logs}")
     return Campaign(bed, plan, told.say, told.progress).run()
+
+
+def _give_up(why: str, exit_code: int, told: _Told) -> NoReturn:
+    told.say(why)
+    click.echo(msgspec.json.encode({"error": why, "exit_code": exit_code}).decode())
+    sys.exit(exit_code)
 
 
 def _tell(summary: Summary, reckoned: Reckoned, told: _Told) -> None:

@@ -25,7 +25,7 @@ from ringfence.wire import Ticket, encode_ticket, new_ticket
 
 from .bed import DEFAULT, GATEWAY, HIDDEN_SECONDS, PRIORITY, RELAY, TIMERS, WORKER, WORKERS, Bed
 from .books import Books, Kind
-from .inside.orders import Refusal
+from .inside.orders import THROTTLED, WRITES, Refusal
 from .load import Load
 from .watch import Watch
 
@@ -204,24 +204,23 @@ BETWEEN_LOST_SECONDS = 0.1
 def lose_replies(stage: Stage) -> Done:
     """What was asked for is done, and nobody hears of it: of the ledger mostly writes, which must be known again."""
     name, door = ("the ledger", stage.bed.doors.ledger) if stage.rng.random() < 0.6 else _any_door(stage)
-    asked_with = stage.rng.choice(_WRITES).encode() if door is stage.bed.doors.ledger else b""
-    count = stage.rng.randint(2, 12)
-    for _ in range(count):
+    asked_with = stage.rng.choice(WRITES).encode() if door is stage.bed.doors.ledger else b""
+    before = door.lost_replies
+    for _ in range(stage.rng.randint(2, 12)):
         door.lose_replies(1, asked_with)  # each by itself, so that the call is made again and hears what became of it
         time.sleep(BETWEEN_LOST_SECONDS)
-    return f"{count} answers of {name} lost", None
+    if not (lost := door.lost_replies - before):
+        raise NotNow(f"nobody asked {name} for anything")
+    return f"{lost} answers of {name} lost", None
 
 
 # --- AWS by script ---------------------------------------------------------------------------------------------------
-
-_THROTTLED = ("ProvisionedThroughputExceededException", "ThrottlingException")
-_WRITES = ("UpdateItem", "PutItem", "TransactWriteItems")
 
 
 def throttle(stage: Stage) -> Done:
     """The ledger's writes are throttled."""
     share = stage.rng.uniform(0.1, 0.5)
-    refusals = {f"dynamodb.{write}": Refusal(code=stage.rng.choice(_THROTTLED), share=share) for write in _WRITES}
+    refusals = {f"dynamodb.{write}": Refusal(code=stage.rng.choice(THROTTLED), share=share) for write in WRITES}
     return _refusing(stage, refusals, f"{share:.0%} of the ledger's writes throttled")
 
 
@@ -329,6 +328,8 @@ def duplicate(stage: Stage) -> Done:
         ]
         with suppress(RingfenceError):
             count += len(again) - len(queue.push(again))
+    if not count:
+        raise NotNow("no ticket can be delivered again")
     return f"{count} tickets delivered again, most of them after their end", None
 
 
@@ -361,6 +362,8 @@ def last_resort(stage: Stage) -> Done:
         raise NotNow("there is no queue of last resort")
     latest = [promise.job_id for promise in stage.books.all() if promise.kind is not Kind.CARRY][-MOST_PEEKED:]
     jobs = [job for job in bed.ledger.peek(latest) if not job.state.terminal][:10]
+    if not jobs:
+        raise NotNow("every job has ended")
     for job in jobs:
         body = encode_ticket(new_ticket(job.ticket_id or f"given-up-{job.job_id}", job))
         bed.sqs.send_message(QueueUrl=bed.settings.last_resort_queue, MessageBody=body)

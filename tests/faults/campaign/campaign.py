@@ -64,6 +64,7 @@ class Campaign:
             lost=len(reckoned.lost),
             doubled=len(reckoned.doubled),
             stuck=len(reckoned.stuck),
+            other=len(reckoned.other),
             accepted=len(found.promises),
             succeeded=reckoned.states.get("succeeded", 0),
             dead=reckoned.states.get("dead", 0),

@@ -10,6 +10,7 @@ from ringfence.job import Job, State
 
 from .bed import RELAY
 from .books import Books
+from .inside.orders import THROTTLED, WRITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,10 @@ INTERESTING: Sequence[Interesting] = (
     Interesting("a job was cancelled", lambda story: sum(row.state is State.CANCELLED for row in story.rows)),
     Interesting("a dead job was redriven", lambda story: sum(p.redrive == "done" for p in story.books.all())),
     Interesting("a killer of its worker was buried", lambda story: sum(_is_buried_killer(row) for row in story.rows)),
-    Interesting("a throttled write was retried", _told(*(f"campaign_retried:{code}" for code in ("ThrottlingException",
-        "ProvisionedThroughputExceededException")))),
-    Interesting("a transaction in conflict was retried", _told("campaign_retried:TransactionCanceledException")),
+    Interesting("a throttled write was retried", _told(*(
+        f"campaign_retried:dynamodb.{write} {code}" for write in WRITES for code in THROTTLED))),
+    Interesting("a transaction in conflict was retried",
+        _told("campaign_retried:dynamodb.TransactWriteItems TransactionCanceledException")),
     Interesting("some entries of a batch failed", _told("campaign_entries_failed")),
     Interesting("the relay held its place", _told(f"{RELAY}:relay_held", f"{RELAY}:push_failed")),
     Interesting("an append failed", _told("append_failed")),

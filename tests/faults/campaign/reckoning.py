@@ -57,6 +57,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Effects that landed more than once, or of a job that did not succeed."""
     stuck: int
     """Accepted jobs that had not ended when the drain was given up; with tickets or clients that were left, at least one."""
+    other: int
+    """What cannot be true, and is none of these: two jobs for one key, tokens that fall, a refusal that nobody deserved …"""
     accepted: int
     succeeded: int
     dead: int
@@ -117,11 +119,11 @@ def _lost(found: Found, excused: Collection[str]) -> Iterator[str]:
         if state is None:
             if promise.key not in excused:
                 yield f"{_named(promise)} was accepted and is nowhere"
-        elif state.terminal and promise.kind is not Kind.CARRY:
+        elif state.terminal:
             if state not in _allowed(promise):
                 error = found.rows[promise.job_id].error
                 yield f"{_named(promise)} is {state}, and it should be {' or '.join(sorted(_allowed(promise)))}: {error}"
-            elif state is State.SUCCEEDED and _runs(promise.key, found) == 0:
+            elif state is State.SUCCEEDED and _runs(promise, found) == 0:
                 yield f"{_named(promise)} succeeded without its effect"
     expected = Counter(
         shared_counter(promise.key)
@@ -206,8 +208,10 @@ def _may_be_lost_with_redis(promise: Promise, found: Found) -> bool:
     return place < len(losses) and losses[place] - promise.accepted_at < EXCUSED_SECONDS
 
 
-def _runs(key: str, found: Found) -> int:
-    return found.counters.get(key, {}).get("runs", 0)
+def _runs(promise: Promise, found: Found) -> int:
+    if promise.kind is Kind.CARRY:
+        return found.carried_runs[promise.key]
+    return found.counters.get(promise.key, {}).get("runs", 0)
 
 
 def _named(promise: Promise) -> str:

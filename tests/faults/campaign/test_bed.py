@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -51,4 +52,4 @@ def test_c47_its_exit_code_blames_the_bed(monkeypatch: pytest.MonkeyPatch) -> No
     result = CliRunner().invoke(command.faults, ["--minutes", "1"])
     assert result.exit_code == command.UNSOUND
     assert "test bed unsound" in result.stderr
-    assert result.stdout == "", "no verdict"
+    assert json.loads(result.stdout) == {"error": f"test bed unsound: {TWO_WINNERS[0]}", "exit_code": command.UNSOUND}

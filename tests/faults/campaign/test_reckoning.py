@@ -67,7 +67,7 @@ GOOD = {
     "a buried killer": found(promise(Kind.PILL), rows=[row(State.DEAD)], runs=0),
     "a cancelled job": found(promise(cancel=Asked.PERHAPS), rows=[row(State.CANCELLED)], runs=0),
     "a job at-least-once that ran thrice": found(promise(Kind.CARRY), rows=[], runs=0, carried_runs=Counter(k=3)),
-    "a job at-least-once that ran and died": found(promise(Kind.CARRY), rows=[row(State.DEAD)], runs=0),
+    "a job at-least-once that had to wait": found(promise(Kind.CARRY), runs=0, carried_runs=Counter(k=1)),
     "a job that ran, and whose client was not told": found(promise(key="o"), rows=[row(State.SUCCEEDED, "o")], counters={
         "k": {"runs": 1}, "o": {"runs": 1}, shared_counter("k"): {"runs": 1}, shared_counter("o"): {"runs": 1}}),
 }  # fmt: skip
@@ -87,6 +87,10 @@ BAD = {
         "a cancel nobody asked for": found(rows=[row(State.CANCELLED)], runs=0),
         "a redrive that was promised": found(promise(Kind.DOOMED, redrive=Asked.DONE), rows=[row(State.DEAD)], runs=0),
         "a job at-least-once that never ran": found(promise(Kind.CARRY), rows=[], runs=0),
+        "a job at-least-once that ended and never ran": found(promise(Kind.CARRY), runs=0),
+        "a job at-least-once that died": found(
+            promise(Kind.CARRY), rows=[row(State.DEAD)], runs=0, carried_runs=Counter(k=1)
+        ),
         "an addition to a shared counter": found(counters={"k": {"runs": 1}}),
     },
     "doubled": {

@@ -127,8 +127,8 @@ def _detail(event: Event) -> str | None:
     match event.name:
         case "late_write_refused":
             return str(event.fields.get("purpose"))
-        case "campaign_retried" | "campaign_refused":
-            return str(event.fields.get("code"))
+        case "campaign_retried":
+            return f"{event.fields.get('operation')} {event.fields.get('code')}"
         case "redis_call_failed" if "OOM" in str(event.fields.get("reason")) or "maxmemory" in str(event.fields.get("reason")):
             return "full"
         case "repair_finished" if event.fields.get("renewed"):

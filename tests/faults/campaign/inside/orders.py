@@ -13,6 +13,10 @@ ORDERS_VARIABLE = "CAMPAIGN_ORDERS"
 LOOK_SECONDS = 0.05
 """How long a process goes by what it has read."""
 
+THROTTLED = ("ProvisionedThroughputExceededException", "ThrottlingException")
+WRITES = ("UpdateItem", "PutItem", "TransactWriteItems")
+"""The ledger's."""
+
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error that some attempts at an operation get instead of being carried out."""

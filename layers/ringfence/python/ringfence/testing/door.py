@@ -19,6 +19,8 @@ class Door:
         self._to_port = to_port
         self._delay_seconds = 0.0
         self._replies_to_lose, self._asked_with = 0, b""
+        self.lost_replies = 0
+        """How many have been lost so far."""
         self._cuts = 0
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listening.getsockname()[1]
@@ -122,4 +124,5 @@ class Door:
         with self._lock:
             lost = self._replies_to_lose > 0 and self._asked_with in asked
             self._replies_to_lose -= lost
+            self.lost_replies += lost
             return lost

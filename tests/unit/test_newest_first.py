@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringfence.aws.newest_first import newest_first
+from ringfence.aws.rows import LISTING_INDEX
 from ringfence.listing import Position
 
 
@@ -27,8 +28,8 @@ class Index:
 
 
 def listed(index: Index, *partitions: str, before: Position | None = None, page_items: int = 2) -> list[str]:
-    found = newest_first(index, "t", partitions, before=before, page_items=page_items)
-    return [f"{position.created_at}{position.job_id}" for position in found]
+    found = newest_first(index, "t", LISTING_INDEX, partitions, before=before, page_items=page_items)
+    return [f"{position.at}{position.job_id}" for position in found]
 
 
 def test_entries_of_one_millisecond_are_put_in_order_though_the_index_is_not() -> None:
@@ -46,7 +47,7 @@ def test_a_list_goes_on_after_any_entry_of_a_millisecond() -> None:
 
 def test_a_partition_is_read_on_only_when_the_merge_comes_to_it() -> None:
     index = Index(a=[(9, "a"), (8, "b"), (7, "c")], b=[(3, "d"), (2, "e"), (1, "f")])
-    found = newest_first(index, "t", ["a", "b"], before=None, page_items=1)
+    found = newest_first(index, "t", LISTING_INDEX, ["a", "b"], before=None, page_items=1)
     next(found)
     # To know that nothing else is of the first millisecond takes one entry more of the partition it came from.
     assert index.queries <= 4

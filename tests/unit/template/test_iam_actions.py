@@ -45,7 +45,7 @@ ROLES: Mapping[str, Grants] = {
         "dynamodb:BatchGetItem": {"LedgerTable"},
         "dynamodb:GetItem": {"LedgerTable"},
         "dynamodb:PutItem": {"LedgerTable"},
-        "dynamodb:Query": {"LedgerTable/index/listing"},
+        "dynamodb:Query": {"LedgerTable/index/listing", "LedgerTable/index/dead"},
         "dynamodb:UpdateItem": {"LedgerTable"},
         "kinesis:PutRecords": {"LogStream"},
         "sqs:GetQueueAttributes": QUEUES,

@@ -32,9 +32,9 @@ def test_the_ledger_is_keyed_and_indexed_as_the_code_expects(any_stack: Stack) -
 
     assert keys(table["KeySchema"]) == {"HASH": "pk", "RANGE": "sk"}
     assert indexes == {
-        rows.LISTING_INDEX: {"HASH": "lk", "RANGE": "c"},
+        rows.LISTING_INDEX.name: {"HASH": rows.LISTING_INDEX.partition, "RANGE": rows.LISTING_INDEX.at},
         rows.DUE_INDEX: {"HASH": "dk", "RANGE": "da"},
-        rows.DEAD_INDEX: {"HASH": "xk", "RANGE": "xa"},
+        rows.DEAD_INDEX.name: {"HASH": rows.DEAD_INDEX.partition, "RANGE": rows.DEAD_INDEX.at},
     }
     assert types == {"pk": "S", "sk": "S", "lk": "S", "c": "N", "dk": "S", "da": "N", "xk": "S", "xa": "N"}
     assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}

@@ -1,4 +1,8 @@
-"""Pages of a tenant's jobs, newest first: the order, the cursor, and how far a filtered page looks. Every ledger shares it."""
+"""Pages of a tenant's jobs: the order, the cursor, and how far a filtered page looks. Every ledger shares it.
+
+Jobs are listed by their creation, the newest first. Dead ones alone are listed by their end, for they have an index of their
+own: what died last comes first, and a page of them is full however few of the jobs there were have died.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,8 @@ https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.
 class Position:
     """A job's place in the order of a listing; a listing runs from the greatest to the least."""
 
-    created_at: Millis
+    at: Millis
+    """When it was created or, in a list of dead jobs, when it ended."""
     job_id: str
 
 
@@ -37,7 +42,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """Whoever sends it may have made it himself: it names a place that a store can be asked for, whatever it says."""
 
     query: str
-    created_at: Time
+    at: Time
     job_id: JobId
 
 
@@ -51,7 +56,7 @@ class Query:
 
     def cursor_after(self, position: Position) -> str:
         """Opaque text from which `position_of` finds the place again: base64url of JSON."""
-        fields = _Cursor(self._digest(), position.created_at, position.job_id)
+        fields = _Cursor(self._digest(), position.at, position.job_id)
         return base64.urlsafe_b64encode(msgspec.json.encode(fields)).decode().rstrip("=")
 
     def position_of(self, cursor: str) -> Position:
@@ -64,7 +69,18 @@ class Query:
             raise Rejected("this is not a cursor", kind="bad-cursor", status=400, pointer="/cursor") from None
         if found.query != self._digest():
             raise Rejected("this cursor is of another listing", kind="bad-cursor", status=400, pointer="/cursor")
-        return Position(found.created_at, found.job_id)
+        return Position(found.at, found.job_id)
+
+    @property
+    def by_end(self) -> bool:
+        """Whether the index of the dead jobs answers it."""
+        return self.state is State.DEAD
+
+    def position(self, job: Job) -> Position | None:
+        """Its place in the index that answers the query, though the query may not take it; None if it is not in there."""
+        if job.tenant != self.tenant or not (job.state is State.DEAD if self.by_end else job.queue in self.queues):
+            return None
+        return Position((job.finished_at or 0) if self.by_end else job.created_at, job.job_id)
 
     def takes(self, job: Job) -> bool:
         return job.tenant == self.tenant and job.queue in self.queues and self.state in (None, job.state)

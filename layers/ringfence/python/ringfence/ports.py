@@ -320,8 +320,8 @@ class Ledger(Protocol):
     def list_jobs(
         self, tenant: str, queues: Sequence[str], state: State | None = None, cursor: str | None = None, limit: int = 50
     ) -> Page:
-        """A tenant's jobs, newest first. A filter by state reads at most 200 rows a page. A cursor of another tenant or
-        another query is `Rejected`."""
+        """A tenant's jobs, newest first; dead ones alone by their end. A filter by another state reads at most 200 rows a page.
+        A cursor of another tenant or another query is `Rejected`."""
         ...
 
     def unmarked(self, segment: int, segments: int, cursor: str | None, limit: int) -> Unmarked:

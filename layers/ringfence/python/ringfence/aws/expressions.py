@@ -140,7 +140,7 @@ def _index_keys(change: Change) -> dict[str, AttributeValue | None]:
     if change.leads_to is State.DEAD:
         if change.seen is None:
             raise ValueError(f"to list job {change.job_id} as dead its tenant must be known: the change names no row seen")
-        keys["xk"] = rows.dead_key(change.seen.tenant, change.job_id)
+        keys["xk"] = {"S": rows.dead_key(change.seen.tenant, rows.shard(change.job_id))}
     elif change.leads_to is not None:
         keys["xk"] = None
     return keys

@@ -1,4 +1,4 @@
-"""Pages of jobs on DynamoDB: the order from the listing index, the jobs from the table."""
+"""Pages of jobs on DynamoDB: the order from an index, the jobs from the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ringfence.aws import rows
 from ringfence.aws.dynamo_calls import get_all
 from ringfence.aws.newest_first import newest_first
-from ringfence.aws.rows import Item
+from ringfence.aws.rows import Item, ListIndex
 from ringfence.aws.texts import TEXT
 from ringfence.job import Job, State
 from ringfence.listing import EXAMINED_PER_PAGE, Query, page_of
@@ -20,6 +20,14 @@ LEAST_PER_READ = 10
 ERROR_REFERENCE = rows.TEXTS["error"].reference
 
 
+def _where(query: Query) -> tuple[ListIndex, list[str]]:
+    """The index, and its partitions that hold all that the query takes."""
+    shards = range(DUE_SHARDS)
+    if query.by_end:
+        return rows.DEAD_INDEX, [rows.dead_key(query.tenant, shard) for shard in shards]
+    return rows.LISTING_INDEX, [rows.listing_key(query.tenant, queue, shard) for queue in query.queues for shard in shards]
+
+
 class Listing:
     """Lists the jobs of one ledger table. Index and rows are read eventually consistent, at half the price."""
 
@@ -29,10 +37,10 @@ class Listing:
     def page(self, query: Query, cursor: str | None, limit: int) -> Page:
         """The page at the cursor. Raises `Rejected` (``bad-cursor``) for a cursor that is not of this query."""
         before = None if cursor is None else query.position_of(cursor)
-        partitions = [rows.listing_key(query.tenant, queue, shard) for queue in query.queues for shard in range(DUE_SHARDS)]
+        index, partitions = _where(query)
         # Twice an even share, so that most pages need one read of each partition.
         page_items = max(LEAST_PER_READ, 2 * min(limit, EXAMINED_PER_PAGE) // max(1, len(partitions)))
-        positions = newest_first(self._client, self._table, partitions, before=before, page_items=page_items)
+        positions = newest_first(self._client, self._table, index, partitions, before=before, page_items=page_items)
         return page_of(query, positions, lambda job_ids: self._load(job_ids, query.state), limit)
 
     def _load(self, job_ids: Sequence[str], state: State | None) -> dict[str, Job]:

@@ -52,7 +52,9 @@ class DynamoQuarantine:
         """The newest first; what was put a moment ago may be missing."""
         partitions = [_partition(shard) for shard in range(DUE_SHARDS)]
         with calling("list the quarantine"):
-            entries = newest_first(self._client, self._table, partitions, before=None, page_items=max(1, limit))
+            entries = newest_first(
+                self._client, self._table, rows.LISTING_INDEX, partitions, before=None, page_items=max(1, limit)
+            )
             order = [entry.job_id for entry in islice(entries, limit)]
             found = get_all(self._client, self._table, [_key(partition_key) for partition_key in order], self._clock)
         by_key = {item["pk"]["S"]: _from_item(item) for item in found}

@@ -37,7 +37,20 @@ API_KEY_PREFIX = "key#"
 """Of the partition keys of API keys; template.yaml denies them to the functions. Whatever is no job has a ``#`` in its
 partition key, and no job's id has one."""
 
-LISTING_INDEX, DUE_INDEX, DEAD_INDEX = "listing", "due", "dead"
+DUE_INDEX = "due"
+
+
+@dataclass(frozen=True, slots=True)
+class ListIndex:
+    """An index that lists jobs by a time: its name, its hash and its range."""
+
+    name: str
+    partition: str
+    at: str
+
+
+LISTING_INDEX = ListIndex("listing", "lk", "c")
+DEAD_INDEX = ListIndex("dead", "xk", "xa")
 
 TTL = "ttl"
 
@@ -179,7 +192,7 @@ def to_item(job: Job, apart: Mapping[str, str]) -> Item:
     if job.due_id is not None:
         item["dk"] = mark_key(job.due_id, job.queue, job.job_id)
     if job.state is State.DEAD:
-        item["xk"] = dead_key(job.tenant, job.job_id)
+        item["xk"] = {"S": dead_key(job.tenant, shard(job.job_id))}
     return item
 
 
@@ -222,8 +235,8 @@ def mark_key(due_id: str, queue: str, job_id: str) -> AttributeValue:
     return line_key(queue, shard(job_id)) if due_id.startswith(LINE_MARK) else due_key(shard(job_id))
 
 
-def dead_key(tenant: str, job_id: str) -> AttributeValue:
-    return {"S": f"{_escaped(tenant)}#{shard(job_id)}"}
+def dead_key(tenant: str, shard_number: int) -> str:
+    return f"{_escaped(tenant)}#{shard_number}"
 
 
 def _escaped(name: str) -> str:

@@ -74,7 +74,7 @@ def wait(client: Client, output: Output, job_ids: tuple[str, ...], timeout: floa
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many jobs.")
 @api_command
 def list_jobs(client: Client, output: Output, queue: str | None, state: str | None, limit: int) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first; with --state dead, what died last comes first."""
     jobs = client.list(queue=queue, state=state, limit=limit)
     if output.as_json:
         for job in jobs:

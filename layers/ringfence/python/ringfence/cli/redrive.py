@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command, epilog=exit_codes.MEANING)
 @job_ids_argument(required=False)
 @click.option("--payload", metavar="JSON|@FILE|-", help="Run it with other arguments than before. For one JOB_ID only.")
-@click.option("--dead", is_flag=True, help="Every dead job, newest first, that fits the options below.")
+@click.option("--dead", is_flag=True, help="Every dead job that fits the options below, what died last first.")
 @click.option("--queue", help="With --dead: only jobs of this queue.")
 @click.option("--name", help="With --dead: only jobs of this name.")
 @click.option("--limit", type=click.IntRange(1), help="With --dead: at most so many jobs.")

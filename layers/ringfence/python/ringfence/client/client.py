@@ -218,7 +218,7 @@ class Client:
     def list(
         self, *, queue: str | None = None, state: State | str | None = None, limit: int | None = None
     ) -> Iterator[JobSnapshot]:
-        """Jobs, newest first, page after page as they are taken; at most ``limit``."""
+        """Jobs, newest first (dead ones alone: by their end), page after page as they are taken; at most ``limit``."""
         arguments.check(str, NONE, queue=queue, state=state)
         arguments.check(int, NONE, limit=limit)
         left = limit

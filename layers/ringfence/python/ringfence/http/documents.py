@@ -63,7 +63,7 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class JobPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Some jobs, newest first; `cursor` leads to the next page and is left out on the last one."""
+    """Some jobs, newest first (dead ones alone: by their end); `cursor` leads to the next page, and the last one has none."""
 
     jobs: list[JobDocument]
     cursor: str | None = None

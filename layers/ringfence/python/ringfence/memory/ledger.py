@@ -13,7 +13,7 @@ from ringfence.effects import MAX_EFFECTS, Effect, Item, Put
 from ringfence.errors import Rejected, RingfenceError
 from ringfence.ids import shard_of
 from ringfence.job import Job, Millis, State
-from ringfence.listing import Position, Query, page_of
+from ringfence.listing import Query, page_of
 from ringfence.memory.user_tables import UserTables
 from ringfence.ports import DUE_SHARDS, Clock, DueMark, Group, Page, Unmarked
 
@@ -142,14 +142,8 @@ class MemoryLedger:
         before = None if cursor is None else query.position_of(cursor)
         with self._lock:
             rows = {job_id: job for job_id in self._rows if (job := self._row(job_id)) is not None}
-        positions = sorted(
-            (
-                Position(job.created_at, job.job_id)
-                for job in rows.values()
-                if job.tenant == tenant and job.queue in query.queues
-            ),
-            reverse=True,
-        )
+        places = (query.position(job) for job in rows.values())
+        positions = sorted((place for place in places if place is not None), reverse=True)
         after_cursor = (position for position in positions if before is None or position < before)
         return page_of(query, after_cursor, lambda job_ids: {job_id: rows[job_id] for job_id in job_ids}, limit)
 

@@ -198,8 +198,24 @@ class LedgerListing:
             page = ledger.list_jobs(tenant, ["default"], state)
             assert ([job.job_id for job in page.jobs], page.cursor) == ([job.job_id], None)
 
+    def test_the_dead_are_listed_by_their_end_and_a_redriven_one_no_more(
+        self, given: Given, ledger: Ledger, tenant: str
+    ) -> None:
+        jobs = [given.running(tenant=tenant, queue=queue) for queue in ("default", "priority", "default")]
+        died = []
+        for job in (jobs[1], jobs[2], jobs[0]):  # not in the order of their creation
+            given.clock.advance(1)
+            now, expires_at = given.clock.now(), given.expiry()
+            died.append(given.done(transitions.give_up(job, "x", write_id=given.mark(), now=now, expires_at=expires_at)))
+        both = ["default", "priority"]
+        listed = [job.job_id for page in _pages(ledger, tenant, both, 2, State.DEAD) for job in page]
+        assert listed == [job.job_id for job in reversed(died)]
+        assert [job.job_id for job in ledger.list_jobs(tenant, ["priority"], State.DEAD).jobs] == [died[0].job_id]
+        given.done(transitions.redrive(died[2], write_id=given.mark(), now=given.clock.now(), due_id=given.mark()))
+        assert [job.job_id for job in ledger.list_jobs(tenant, both, State.DEAD).jobs] == [died[1].job_id, died[0].job_id]
+
     def test_a_rare_state_ends_a_page_after_so_many_rows(self, given: Given, ledger: Ledger, tenant: str) -> None:
-        rare = given.scheduled(tenant=tenant)
+        rare, dead = given.scheduled(tenant=tenant), given.dead(tenant=tenant)
         given.clock.advance(1)
         _registered(given, ledger, tenant, [given.clock.now()] * EXAMINED_PER_PAGE)
         first = ledger.list_jobs(tenant, ["default", "priority"], State.SCHEDULED, limit=5)
@@ -208,6 +224,8 @@ class LedgerListing:
         second = ledger.list_jobs(tenant, ["default", "priority"], State.SCHEDULED, first.cursor, limit=5)
         assert [job.job_id for job in second.jobs] == [rare.job_id]
         assert second.cursor is None
+        found = ledger.list_jobs(tenant, ["default", "priority"], State.DEAD, limit=5)  # by an index of its own
+        assert ([job.job_id for job in found.jobs], found.cursor) == ([dead.job_id], None)
 
     def test_a_listing_loads_the_error_but_no_other_text(self, given: Given, ledger: Ledger, tenant: str) -> None:
         short = given.dead(error="short", tenant=tenant)
@@ -275,10 +293,10 @@ def _registered(given: Given, ledger: Ledger, tenant: str, created: Sequence[int
     return jobs
 
 
-def _pages(ledger: Ledger, tenant: str, queues: Sequence[str], limit: int) -> list[list[Job]]:
+def _pages(ledger: Ledger, tenant: str, queues: Sequence[str], limit: int, state: State | None = None) -> list[list[Job]]:
     pages, cursor = [], None
     while True:
-        page = ledger.list_jobs(tenant, queues, None, cursor, limit)
+        page = ledger.list_jobs(tenant, queues, state, cursor, limit)
         pages.append(page.jobs)
         cursor = page.cursor
         if cursor is None:

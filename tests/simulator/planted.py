@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -27,29 +26,8 @@ from ringfence.ports import Lease
 from ringfence.relay import Relay
 from ringfence.sender import Sender, Sent
 
-from .run import plan_of
-from .world import KINDS, Parts, Plan, World
-
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    """``caught_by``: the checkers of which at least one must see it."""
-
-    name: str
-    caught_by: tuple[str, ...]
-    parts: Callable[[], Parts] = Parts
-    planted: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)
-    kinds: tuple[str, ...] = KINDS
-    """The faults under which it shows."""
-    fault_share: float = 0.14
-    """And how many calls are struck: a worker whose own calls are struck may end out of order."""
-    drain_seconds: float = 4_000.0
-    """How long what does not end is waited for: without the bug everything has ended by then."""
-
-    def plan(self, seed: int) -> Plan:
-        """A life in which it may show."""
-        return plan_of(seed, fault_share=self.fault_share, skew_seconds=0.0, kinds=self.kinds, drain_seconds=self.drain_seconds)
-
+from .bug import Bug, rewritten, together
+from .world import Parts, World
 
 # --- pieces --------------------------------------------------------------------------------------------------------------
 
@@ -138,26 +116,6 @@ def past_what_failed(_world: World, _sent: str | None, records: Sequence[Any]) -
 
 
 # --- patches -------------------------------------------------------------------------------------------------------------
-
-
-def rewritten(name: str, **changed: Any) -> Callable[[], AbstractContextManager[Any]]:
-    """The change that a transition makes, with some of it otherwise; a callable gets the change and what it was made from."""
-    original: Any = getattr(transitions, name)
-
-    def otherwise(*args: Any, **kwargs: Any) -> Change:
-        change: Change = original(*args, **kwargs)
-        new = {key: value(change, *args) if callable(value) else value for key, value in changed.items()}
-        return dataclasses.replace(change, **new)
-
-    return lambda: patch.object(transitions, name, otherwise)
-
-
-@contextmanager
-def together(*planted: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for each in planted:
-            stack.enter_context(each())
-        yield
 
 
 def token_of_the_queue() -> AbstractContextManager[Any]:
@@ -339,4 +297,4 @@ BUGS: tuple[Bug, ...] = (
     Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(in_hand=TakesNoNoticeOfTheEnd), fault_share=0.02),
 )
 
-__all__ = ["BUGS", "Bug"]
+__all__ = ["BUGS"]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from .planted import BUGS, Bug
+from .bug import Bug
+from .planted import BUGS
 from .run import live, main, plan_of, report, run
 from .scheduler import Process, Scheduler, TimeStandsStill, taking_turns
 

@@ -8,14 +8,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import pytest
+from click.testing import CliRunner
 
 from ringfence import Client, jsontext
+from ringfence.cli.main import main
 from ringfence.client import JobRequest, RawJson
 from ringfence.job import State
 from ringfence.local.dev import Dev
+from ringfence.local.sources.failed_batches import FailedBatches
+from ringfence.local.sources.kinesis_batch import Piece, Record
 from ringfence.runtime import Runtime
 from ringfence.wire import JobRecord, encode_records
 
@@ -133,23 +138,41 @@ def test_c24_foreign_messages_are_quarantined_by_a_worker_that_lives_on(client: 
     assert before <= set(dev.pids("WorkerFunction"))
 
 
-def test_an_unregistered_record_in_the_log_is_registered_and_run(client: Client, dev: Dev, here: Runtime) -> None:
-    payload = json.dumps({"email": unique("un"), "name": "U"})
+def unregistered(here: Runtime) -> tuple[JobRecord, bytes]:
+    """A job whose row could not be written, and the record that it would be in the log."""
     record = JobRecord(
         job_id=here.ids.job(),
         tenant="default",
         queue="priority",
         name="signup",
-        payload=payload,
+        payload=json.dumps({"email": unique("un"), "name": "U"}),
         payload_sha256="0" * 64,
         created_at=here.clock.now(),
         max_attempts=5,
         registered=False,
     )
     ((data, _),) = encode_records([record])
+    return record, data
+
+
+def test_an_unregistered_record_in_the_log_is_registered_and_run(dev: Dev, here: Runtime) -> None:
+    record, data = unregistered(here)
     dev.endpoint.client("kinesis").put_record(StreamName=here.settings.stream, Data=data, PartitionKey="p")
     row = soon(lambda: (job := here.ledger.get(record.job_id)) and job.state.terminal and job, "the job has ended")
     assert row.state is State.SUCCEEDED
+
+
+def test_what_the_relay_gave_up_runs_once_it_is_replayed(dev: Dev, here: Runtime) -> None:
+    record, data = unregistered(here)
+    s3, bucket = dev.endpoint.client("s3"), here.settings.bucket
+    given_up = Piece((Record("7", "p", data, datetime.now(UTC)),), 3)
+    stream_arn = f"arn:aws:kinesis:us-east-1:0:stream/{here.settings.stream}"
+    FailedBatches(s3, bucket, stream_arn, "arn:f").put("shard-1", given_up, "RecordAgeExceeded", None)
+    replayed = CliRunner().invoke(main, ["replay", "--json"], env=dict(dev.environment()))
+    assert (replayed.exit_code, json.loads(replayed.stdout)["jobs"]) == (0, 1)
+    row = soon(lambda: (job := here.ledger.get(record.job_id)) and job.state.terminal and job, "the job has ended")
+    assert row.state is State.SUCCEEDED
+    assert "Contents" not in s3.list_objects_v2(Bucket=bucket, Prefix="aws/lambda/")
 
 
 def test_a_job_without_a_row_gets_one_when_it_dies_and_is_redriven_like_any_other(client: Client, here: Runtime) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ringfence.clock import SystemClock
 from ringfence.ids import Ids, RandomIds
 from ringfence.ports import Clock, Keys, Ledger, Limiter, Log, Quarantine, Queue, Services, SettingsStore, SweepStore, Telemetry
-from ringfence.settings import Settings
+from ringfence.settings import Misconfigured, Settings
 
 if TYPE_CHECKING:
     from ringfence.gateway import Gateway
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ringfence.reconcile import Reconciler
     from ringfence.redis.queues import RedisQueues
     from ringfence.relay import Relay
+    from ringfence.replay import Replayer
     from ringfence.timers import Timers
     from ringfence.worker import Worker
 
@@ -162,6 +163,18 @@ class Runtime:
             every_hours=self.settings.reconcile_every_hours,
             after_hours=self.settings.reconcile_after_hours,
         )
+
+    @cached_property
+    def replayer(self) -> Replayer:
+        """Raises `Misconfigured` if no bucket is named."""
+        from ringfence.aws.clients import client
+        from ringfence.aws.failed_batches import S3FailedBatches
+        from ringfence.replay import Replayer
+
+        if self.settings.bucket is None:
+            raise Misconfigured("RINGFENCE_BUCKET is not set: it names where the relay's failed batches are kept")
+        batches = S3FailedBatches(client("s3"), self.settings.bucket, self.settings.stream)
+        return Replayer(batches, self.log, self.clock, random.Random())
 
     @cached_property
     def worker(self) -> Worker:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 EMULATOR_REGION = "us-east-1"
 """Where `ringfence dev` is when nobody names a region."""
 
+NO_TABLE = "none"
+"""For `runtime_of`, by commands that do without the ledger."""
+
 table_option = click.option(
     "--table", envvar="RINGFENCE_LEDGER_TABLE", show_envvar=True, required=True, help="The ledger table of the deployment."
 )

@@ -20,6 +20,7 @@ COMMANDS = {
     "quarantine": ("ringfence.cli.quarantine:quarantine", "Show what could not be read (scope operate)."),
     "queues": ("ringfence.cli.queues:queues", "Show the queues, or change the pace of one."),
     "reconcile": ("ringfence.cli.reconcile:reconcile", "Push lost tickets again."),
+    "replay": ("ringfence.cli.replay:replay", "Put failed batches of the relay back into the log."),
     "keys": ("ringfence.cli.keys:keys", "Make, list and revoke API keys."),
     "worker": ("ringfence.cli.worker:worker", "Run jobs in processes of your own."),
     "dev": ("ringfence.cli.dev:dev", "Run the whole system on this machine."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from ringfence.cli.api_command import told
 from ringfence.cli.command import Command
 from ringfence.cli.deployment import endpoint_option, runtime_of, table_option
 from ringfence.cli.duration_option import DURATION
+from ringfence.cli.notes import Notes
 from ringfence.cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,24 +22,6 @@ OLDER_THAN = "25h"
 """`ringfence.reconcile.AFTER_HOURS`, which says why."""
 
 QUEUES = "RINGFENCE_QUEUES"
-
-
-class _Notes:
-    """Telemetry of a command: what goes wrong, once, to whoever is looking."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._said: set[str] = set()
-
-    def event(self, name: str, **fields: str | int | float | bool | None) -> None:
-        from ringfence.event_names import LEVELS
-
-        if LEVELS.get(name, logging.INFO) < logging.WARNING or not fields.get("reason"):
-            return
-        text = f"{fields.get('queue', name)}: {fields['reason']}"
-        if text not in self._said:
-            self._said.add(text)
-            self._output.note(text)
 
 
 @click.command(cls=Command, epilog=exit_codes.MEANING)
@@ -67,7 +49,7 @@ def reconcile(output: Output, queue: str | None, older_than: float, dry_run: boo
     runtime = runtime_of(table, endpoint_url, os.environ)
     if not dry_run:
         _ensure_known(queue, runtime.settings.queues)
-    runtime.telemetry = _Notes(output)
+    runtime.telemetry = Notes(output)
     with output.progress("Looking through the ledger", None) as progress:
         examined = 0
 

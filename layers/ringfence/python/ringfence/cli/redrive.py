@@ -69,7 +69,7 @@ def redrive(
 
 
 def _ids_of_dead(client: Client, queue: str | None, name: str | None, limit: int | None) -> Iterator[str]:
-    """Asks for a page once the jobs of the one before have had their turn. None is met twice: what died last comes first, so that
-    a job which dies again meanwhile stands before all that is still to be read."""
+    """Asks for a page once the jobs of the one before have had their turn. None is met twice: what died last comes first, so
+    that a job which dies again meanwhile stands before all that is still to be read."""
     jobs = client.list(queue=queue, state=State.DEAD)
     return islice((job.job_id for job in jobs if name in (None, job.name)), limit)

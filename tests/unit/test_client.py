@@ -181,6 +181,10 @@ def test_a_time_without_an_offset_never_leaves(front: Front, client: Client) -> 
         (lambda client: client.wait("a" * 26, "10"), "timeout_seconds .* not str"),
         (lambda client: list(client.list(limit="5")), "limit is to be a whole number or None, not str"),
         (lambda client: client.queue(None), "name is to be text, not None"),
+        (lambda client: client.quarantine("5"), "limit is to be a whole number, not str"),
+        (lambda client: client.set_queue("default", burst="5"), "burst is to be a whole number or left out, not str"),
+        (lambda client: client.set_queue("default", rate_per_second="30/m"), "rate_per_second .* not str"),
+        (lambda client: client.set_queue("default", paused="yes"), "paused is to be True or False or left out, not str"),
         (lambda client: client.get(None), "job_id is to be text, not None"),
         (lambda client: Client(7), "base_url is to be text, not int"),
         (lambda client: Client("http://127.0.0.1", b"rf_secret"), "api_key is to be text or None, not bytes"),
@@ -364,6 +368,17 @@ def test_waiting_ends_with_the_time(front: Front, client: Client, clock: ManualC
     assert 10 < len(front.requests) - asked_before < 40, "less and less often"
 
 
+@pytest.mark.parametrize(("timeout_seconds", "least", "most"), [(5, 1, 5), (0, 0.1, 1), (100, 20, 30)])
+def test_waiting_for_an_api_that_is_not_there_ends_with_the_time_and_with_the_patience(
+    clock: ManualClock, timeout_seconds: float, least: float, most: float
+) -> None:
+    with served(lambda event: {}) as url:
+        pass
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        Client(url, clock=clock, random_source=random.Random(1)).wait("a" * 26, timeout_seconds)
+    assert least <= clock.monotonic() <= most
+
+
 def test_an_api_that_holds_requests_is_asked_to(front: Front, client: Client) -> None:
     job_id = client.submit("fail").job_id
     run(front)
@@ -443,6 +458,22 @@ def test_only_the_jobs_that_were_refused_for_now_are_sent_again(front: Front, cl
     assert all(isinstance(outcome, Submitted) for outcome in outcomes)
     assert len(front.api.system.ledger.list_jobs("default", ["default"]).jobs) == 3
     assert clock.monotonic() >= 2
+
+
+def test_an_answer_of_another_number_of_jobs_is_none(front: Front, client: Client) -> None:
+    front.instead = [{"statusCode": 202, "headers": {}, "body": '{"jobs": []}'}]
+    (outcome,) = client.submit_many([JobRequest(name="double")])
+    assert isinstance(outcome, Submitted)
+
+
+def test_a_batch_and_its_requests_share_one_patience(front: Front, client: Client, clock: ManualClock) -> None:
+    """Refused by entry for most of it, and then as a whole."""
+    busy = {"type": "https://ringfence.dev/problems/unavailable", "title": "Unavailable", "status": 503, "detail": "busy"}
+    entry = {"status": 503, "problem": busy, "retry_after_seconds": 25.0}
+    front.instead = [{"statusCode": 207, "headers": {}, "body": json.dumps({"jobs": [entry]})}, *[refusing(503)] * 1_000]
+    (outcome,) = client.submit_many([JobRequest(name="double")])
+    assert isinstance(outcome, Unavailable)
+    assert 25 <= clock.monotonic() <= 30
 
 
 def test_jobs_that_stay_refused_for_now_end_as_unavailable(front: Front, client: Client, clock: ManualClock) -> None:

@@ -123,6 +123,21 @@ def test_a_chunk_of_less_than_nothing_is_refused_at_once(door: Door) -> None:
     assert (answer.status, kind_of(answer)) == (400, "bad-request")
 
 
+def test_extensions_of_chunks_and_trailers_are_read_over(door: Door) -> None:
+    body = b"c;ext=" + b"x" * 40 + b'\r\n{"name":"a"}\r\n0\r\nDigest: 1\r\nExpires: 2\r\n\r\n'
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {door.key}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    before = door.invoked
+    with door.connected() as connection:
+        for _ in range(2):  # what is left of the first would be taken for the second
+            connection.sendall(head.encode() + body)
+            answer = http.client.HTTPResponse(connection, method="POST")
+            answer.begin()
+            assert (answer.status, b"job_id" in answer.read()) == (202, True)
+    assert door.invoked == before + 2
+
+
 def test_what_is_well_is_served(door: Door) -> None:
     assert door.ask("GET", "/v1/health").status == 200
     assert door.ask("HEAD", "/v1/health").status == 405

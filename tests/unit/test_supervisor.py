@@ -75,6 +75,23 @@ def test_an_app_that_cannot_be_tried_is_told(ends: str) -> None:
     assert [detail for _, _, detail in told] == (["signal 9, while it tried to load the app"] if ends == "killed" else [])
 
 
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("ends", "code"), [("well", 0), ("badly", 1), ("killed", 1)])
+def test_a_stop_ends_well_if_every_process_does(ends: str, code: int) -> None:
+    def child(_file: object) -> int:
+        if ends == "killed":
+            signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        else:
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(4 if ends == "badly" else 0))
+        os.kill(os.getppid(), signal.SIGTERM)  # its parent's, once it is ready for its own
+        time.sleep(60)
+        return 0
+
+    told: list[tuple[str, int, str]] = []
+    assert Supervisor(child, 1, 20.0, lambda *event: told.append(event), StopSignals()).run(lambda: 0) == code
+    assert [event for event, _, _ in told] == ["started", "ended"]
+
+
 def test_what_a_process_has_printed_into_a_file_is_there_when_it_has_ended_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,11 @@ class Pauses:
         self.failed = 0
         """Tries after which there was, or was to be, a pause."""
 
+    @property
+    def left_seconds(self) -> float:
+        """Never negative."""
+        return max(0.0, self._give_up_at - self._clock.monotonic())
+
     def another_try(self, at_least_seconds: float = 0.0) -> bool:
         """Called after each try that failed. True after a pause; false at once if it was the last, or the pause too long."""
         self.failed += 1

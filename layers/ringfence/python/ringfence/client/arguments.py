@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 NONE = type(None)
 
-_WORDS: dict[type, str] = {str: "text", int: "a whole number", float: "a number", NONE: "None"}
+_WORDS: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    NONE: "None",
+    msgspec.UnsetType: "left out",
+}
 
 
 def check(*types: type, **arguments: Any) -> None:

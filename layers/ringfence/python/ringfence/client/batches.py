@@ -36,8 +36,8 @@ class Encoded:
     body: bytes
 
 
-Send = Callable[[bytes], EntriesDocument]
-"""Posts a body to the API, with the retries of a whole request."""
+Send = Callable[[bytes, float], EntriesDocument]
+"""Posts a body to the API, with the retries of a whole request, within so many seconds."""
 
 
 def keyed(request: JobRequest) -> tuple[str | None, JobRequest]:
@@ -79,7 +79,7 @@ class BatchSender:
         while waiting:
             spent = False
             try:
-                answered = _one_round(self._send, [batch[index] for index in waiting])
+                answered = _one_round(self._send, [batch[index] for index in waiting], pauses.left_seconds)
             except Unavailable as fault:  # the request as a whole, after all its tries
                 answered = [fault] * len(waiting)
                 spent = True
@@ -93,11 +93,13 @@ class BatchSender:
         return outcomes
 
 
-def _one_round(send: Send, jobs: Sequence[Encoded]) -> list[Outcome]:
+def _one_round(send: Send, jobs: Sequence[Encoded], within_seconds: float) -> list[Outcome]:
     try:
-        answered = send(b'{"jobs":[' + b",".join(job.body for job in jobs) + b"]}")
+        answered = send(b'{"jobs":[' + b",".join(job.body for job in jobs) + b"]}", within_seconds)
     except Rejected as refusal:
         return _all_refused(refusal, len(jobs))
+    if (told := len(answered.jobs)) != len(jobs):
+        return [Unavailable(f"the API told of {told} jobs, and {len(jobs)} were sent")] * len(jobs)
     return [_outcome(job, entry) for job, entry in zip(jobs, answered.jobs, strict=True)]
 
 

@@ -42,6 +42,9 @@ JOBS, QUEUES = "/v1/jobs", "/v1/queues"
 HELD_SECONDS = 20.0
 """The longest ``?wait=`` that is asked for; the API caps it lower, or at nothing, as it likes."""
 
+LEAST_PATIENCE_SECONDS = 1.0
+"""How long a `wait` tries at least to ask, however little time it has: a single refusal says nothing."""
+
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.1, 5.0
 
 PAGE_JOBS = 100
@@ -145,8 +148,8 @@ class Client:
         for batch in batches(requests):
             yield self._batches.submit(batch)
 
-    def _post_jobs(self, body: bytes) -> EntriesDocument:
-        return self._transport.call("POST", JOBS, document(EntriesDocument), body)
+    def _post_jobs(self, body: bytes, within_seconds: float) -> EntriesDocument:
+        return self._transport.call("POST", JOBS, document(EntriesDocument), body, within_seconds=within_seconds)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -155,15 +158,17 @@ class Client:
         return self._transport.call("GET", _path(job_id), snapshot)
 
     def wait(self, job_id: str, timeout_seconds: float = 60.0) -> JobSnapshot:
-        """The job once it has ended, however it did. Raises `StillRunning` when the time is up."""
+        """The job once it has ended, however it did. Raises `StillRunning` when the time is up, `Unavailable` if the API could
+        not be asked until then."""
         arguments.check(int, float, timeout_seconds=timeout_seconds)
         deadline = self._clock.monotonic() + timeout_seconds
         pause = FIRST_POLL_SECONDS
         while True:
             asked_at = self._clock.monotonic()
             held = max(0.0, min(HELD_SECONDS, deadline - asked_at))
+            patience = max(LEAST_PATIENCE_SECONDS, deadline - asked_at)
             query = f"?wait={held:.3f}" if held else ""
-            job = self._transport.call("GET", _path(job_id) + query, snapshot, wait_seconds=held)
+            job = self._transport.call("GET", _path(job_id) + query, snapshot, wait_seconds=held, within_seconds=patience)
             if job.state.terminal:
                 return job
             now = self._clock.monotonic()
@@ -184,6 +189,7 @@ class Client:
 
     def quarantine(self, limit: int = 50) -> list[SetAsideDocument]:
         """What could not be read and was set aside, newest first; ``limit`` is at most 100."""
+        arguments.check(int, limit=limit)
         return self._transport.call("GET", f"/v1/quarantine?limit={limit}", document(QuarantineDocument)).items
 
     # --- acting ------------------------------------------------------------------------------------------------------
@@ -206,6 +212,10 @@ class Client:
 
         Needs a key with the scope admin. In force within five seconds.
         """
+        arguments.check(int, float, NONE, UnsetType, rate_per_second=rate_per_second)
+        arguments.check(int, UnsetType, burst=burst)
+        arguments.check(int, NONE, UnsetType, high_water_mark=high_water_mark)
+        arguments.check(bool, UnsetType, paused=paused)
         change = QueueChange(rate_per_second=rate_per_second, burst=burst, paused=paused, high_water_mark=high_water_mark)
         return self._transport.call("PATCH", _queue_path(name), document(QueueDocument), msgspec.json.encode(change))
 

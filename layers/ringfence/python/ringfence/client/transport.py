@@ -8,6 +8,7 @@ for a bounded time.
 from __future__ import annotations
 
 import http.client
+import math
 import os
 import random
 import ssl
@@ -87,16 +88,17 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         *,
         wait_seconds: float = 0.0,
+        within_seconds: float = math.inf,
         returned: Container[int] = (),
     ) -> _T:
         """What ``read`` makes of the answer to a request that may be repeated.
 
         Raises `Rejected` (`NotFound` for a job that is not there) when it is refused, `Unavailable` when nothing better came
-        within ``retry_seconds``. ``read`` raises `msgspec.DecodeError` or `UnicodeDecodeError` for what is no answer of the
-        API's. ``wait_seconds``: how long the API may hold the request beyond the usual timeout; ``returned``: refusals that
-        the caller wants to read itself.
+        within ``retry_seconds``, or ``within_seconds`` if they are fewer. ``read`` raises `msgspec.DecodeError` or
+        `UnicodeDecodeError` for what is no answer of the API's. ``wait_seconds``: how long the API may hold the request beyond
+        the usual timeout; ``returned``: refusals that the caller wants to read itself.
         """
-        pauses = Pauses(BACKOFF, self._clock, self._random, seconds=self._retry_seconds)
+        pauses = Pauses(BACKOFF, self._clock, self._random, seconds=min(self._retry_seconds, within_seconds))
         failure: Unavailable
         while True:
             asked_seconds = 0.0

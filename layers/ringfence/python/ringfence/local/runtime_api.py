@@ -77,7 +77,7 @@ class RuntimeApi:
                 connection.close()
                 return
             serving = threading.Thread(target=self._server.process_request_thread, args=(connection, client), daemon=True)
-            self._connections.append(serving)
+            self._connections = [*(each for each in self._connections if each.is_alive()), serving]
             serving.start()
 
 

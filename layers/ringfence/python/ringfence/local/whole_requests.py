@@ -10,6 +10,9 @@ import io
 from http.server import BaseHTTPRequestHandler
 from typing import cast
 
+_MAX_LINE_BYTES = 8 * 1024
+"""Of a chunk's first line, with its extensions, or of a trailer."""
+
 
 class _RequestCut(ConnectionError):
     """The connection ended within a request."""
@@ -53,21 +56,24 @@ class WholeRequestHandler(BaseHTTPRequestHandler):
             return self._read(int(self.headers.get("Content-Length") or 0))
         parts, size = [], 0
         while (length := int(self._line().partition(b";")[0], 16)) and (at_most is None or size <= at_most):
-            if length < 0:
-                raise ValueError("a chunk of less than nothing")
             parts.append(self._read(length))
             size += length
             self._line()
-        self._line()
+        while not length and self._line() != b"\r\n":
+            pass  # a trailer
         return b"".join(parts)
 
     def _line(self) -> bytes:
-        line = self.rfile.readline(32)
+        line = self.rfile.readline(_MAX_LINE_BYTES)
         if not line:
             raise _RequestCut
+        if not line.endswith(b"\r\n"):
+            raise ValueError("a line without an end")
         return line
 
     def _read(self, length: int) -> bytes:
+        if length < 0:
+            raise ValueError("less than nothing")
         body = self.rfile.read(length)
         if len(body) < length:
             raise _RequestCut

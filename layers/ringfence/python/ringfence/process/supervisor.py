@@ -112,9 +112,11 @@ class Supervisor:
         self._start_from = 0.0
         self._liveness = None if liveness_file is None else Liveness(liveness_file, partial(tell, "shows_no_life", os.getpid()))
         self._stops = stops
+        self._ended_badly = False
+        """Some child ended with another exit code than 0."""
 
     def run(self, probe: Callable[[], int]) -> int:
-        """Until a SIGTERM, a SIGINT or a hang-up. Returns 0 if every child then ended by itself within the grace, else 1.
+        """Until a SIGTERM, a SIGINT or a hang-up. Returns 0 if every child then ended well within the grace, else 1.
 
         First ``probe`` is run in a process of its own. If that returns anything but 0, this returns 1 and starts nothing.
         """
@@ -170,10 +172,12 @@ class Supervisor:
                 self._free.append(place)
                 code = os.waitstatus_to_exitcode(status)
                 self._tell("ended", pid, f"exit code {code}" if code >= 0 else f"signal {-code}")
+                self._ended_badly |= code != 0
                 if time.monotonic() - started < SOON_SECONDS:
                     self._start_from = time.monotonic() + PAUSE_SECONDS
 
     def _stop(self, since: float) -> int:
+        self._ended_badly = False
         for pid in self._running:
             os.kill(pid, signal.SIGTERM)
         deadline = since + self._grace_seconds + MARGIN_SECONDS
@@ -184,4 +188,4 @@ class Supervisor:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             self._tell("killed", pid, "the grace was over")
-        return 1 if late else 0
+        return 1 if late or self._ended_badly else 0

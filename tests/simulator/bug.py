@@ -18,7 +18,7 @@ from .world import KINDS, Parts, Plan
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """``caught_by``: the checkers of which at least one must see it."""
+    """``caught_by``: the checkers that must see it, each of them."""
 
     name: str
     caught_by: tuple[str, ...]

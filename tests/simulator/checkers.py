@@ -11,6 +11,7 @@ from ringfence.change import Refused, Written
 from ringfence.job import Guarantee, Job, State
 from ringfence.wire import decode_record, decode_ticket
 
+from .client_checkers import CLIENT_CHECKERS
 from .history import History
 from .worker_checkers import WORKER_CHECKERS
 
@@ -213,27 +214,6 @@ def attempts_are_bounded(world: World) -> Iterator[str]:
             yield f"{job.job_id} was begun {begun[job.job_id]} times, and {allowed} are allowed"
 
 
-def one_key_is_one_job(world: World) -> Iterator[str]:
-    """However often a keyed request is repeated, it is one job, of its own tenant."""
-    jobs: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for entry in world.history.of("accepted"):
-        job_id, tenant, submission = entry.args
-        if submission.idempotency_key is not None:
-            jobs[tenant, submission.idempotency_key].add(job_id)
-        row = world.ledger.get(job_id)
-        if row is not None and row.tenant != tenant:
-            yield f"{job_id} of {tenant} has a row of {row.tenant}"
-    for key, job_ids in jobs.items():
-        if len(job_ids) > 1:
-            yield f"the key {key} made {sorted(job_ids)}"
-    owners: dict[str, set[str]] = defaultdict(set)
-    for entry in world.history.of("accepted"):
-        owners[entry.args[0]].add(f"{entry.args[1]}/{entry.args[2].payload}")
-    for job_id, asked in owners.items():
-        if len(asked) > 1:
-            yield f"{job_id} stands for {sorted(asked)}"
-
-
 def nothing_falls(world: World) -> Iterator[str]:
     """No process ends with an exception of its own, and none is met on the way to a message's end."""
     if world.told["message_failed"]:
@@ -253,8 +233,8 @@ CHECKERS: tuple[Checker, ...] = (
     nothing_starts_early,
     the_pace_is_kept,
     attempts_are_bounded,
-    one_key_is_one_job,
     nothing_falls,
+    *CLIENT_CHECKERS,
     *WORKER_CHECKERS,
 )
 

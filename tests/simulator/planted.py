@@ -14,7 +14,6 @@ from unittest.mock import patch
 from ringfence import claim, settle, transitions, verdict
 from ringfence.change import Change, Is, Refused, Written, all_of
 from ringfence.crew import Crew
-from ringfence.gateway import Gateway
 from ringfence.inhand import InHand
 from ringfence.intake import Message
 from ringfence.job import Job, Millis, State
@@ -27,6 +26,7 @@ from ringfence.relay import Relay
 from ringfence.sender import Sender, Sent
 
 from .bug import Bug, rewritten, together
+from .planted_gateway import GATEWAY_BUGS
 from .world import Parts, World
 
 # --- pieces --------------------------------------------------------------------------------------------------------------
@@ -90,20 +90,6 @@ class ForgetsItsSchedule(MemoryLimiter):
     def reserve(self, queue: str, count: int, rate: Any, within: Millis | None = None) -> list[Millis]:
         self._reserved.clear()
         return super().reserve(queue, count, rate, within)
-
-
-class SharesItsKey(Gateway):
-    def submit(self, tenant: str, submissions: Sequence[Any]) -> Any:
-        keyed = [dataclasses.replace(each, idempotency_key=each.idempotency_key or "None") for each in submissions]
-        return super().submit(tenant, keyed)
-
-
-class ForgetsItsTenant(Gateway):
-    def submit(self, tenant: str, submissions: Sequence[Any]) -> Any:
-        named = [
-            dataclasses.replace(each, idempotency_key="the same" if each.idempotency_key else None) for each in submissions
-        ]
-        return super().submit("acme", named)
 
 
 class PushesAtOnce(Relay):
@@ -209,7 +195,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "lets an owner write under any newer token",
-        ("late_owners_write_nothing", "effects_land_once", "terminal_absorbs"),
+        ("late_owners_write_nothing",),
         planted=lambda: patch.object(transitions, "still_mine", lambda job: Is("state", State.RUNNING)),
     ),
     Bug(
@@ -235,12 +221,6 @@ BUGS: tuple[Bug, ...] = (
         judged_otherwise(lambda found: verdict.Finished() if isinstance(found, verdict.Early) else found),
     ),
     Bug("looks at no run_at", ("nothing_starts_early",), lambda: Parts(relay=PushesAtOnce), ignores_run_at),
-    Bug(
-        "shares one key among requests without one",
-        ("one_key_is_one_job", "every_accepted_job_ends"),
-        lambda: Parts(gateway=SharesItsKey),
-    ),
-    Bug("forgets whose a key is", ("one_key_is_one_job",), lambda: Parts(gateway=ForgetsItsTenant)),
     Bug("forgets what it has given out", ("the_pace_is_kept",), lambda: Parts(limiter=ForgetsItsSchedule)),
     Bug(
         "counts no attempts",
@@ -290,11 +270,12 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "takes a message under the lock twice, not once",
-        ("unstarted_messages_come_back", "workers_end_in_good_order"),
+        ("unstarted_messages_come_back",),
         lambda: Parts(in_hand=TakesInTwoSteps),
         fault_share=0.02,
     ),
     Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(in_hand=TakesNoNoticeOfTheEnd), fault_share=0.02),
+    *GATEWAY_BUGS,
 )
 
 __all__ = ["BUGS"]

@@ -42,7 +42,7 @@ class Neighbours(World):
         for name in names:
             asked = Submission(name=name, payload="{}", queue="free", max_attempts=5, guarantee=self._guarantee)
             answer = self._request("acme", asked)
-            self.note("accepted", answer.job.job_id, "acme", asked)
+            self.note("accepted", answer.job.job_id, "acme", asked, number)
         self._ended_clients += 1
 
     def _operator(self) -> None: ...

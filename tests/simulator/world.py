@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ringfence import crew, worker
-from ringfence.acceptance import Accepted, Submission
+from ringfence.acceptance import Accepted, Refusal, Submission
 from ringfence.attempt import Taker
 from ringfence.clock import SystemClock
 from ringfence.company import Company
@@ -23,7 +24,7 @@ from ringfence.crew import Crew
 from ringfence.errors import Rejected, Unavailable
 from ringfence.gateway import Gateway
 from ringfence.inhand import InHand
-from ringfence.job import Guarantee, Job, Millis, State
+from ringfence.job import Job, Millis, State
 from ringfence.lease import Heartbeat
 from ringfence.memory.ledger import MemoryLedger
 from ringfence.memory.limiter import MemoryLimiter
@@ -40,6 +41,7 @@ from ringfence.testing.port_faults import Crash
 from ringfence.timers import Timers
 from ringfence.worker import Worker
 
+from .clients import QUEUES, TENANTS, asked_by
 from .history import Entry, History
 from .jobs import TABLES, app
 from .pollers import Pollers
@@ -48,13 +50,10 @@ from .wire import KINDS, Rows, Wire
 from .workers import LEASE_SECONDS, Function, TellingCrew, TellingTaker, WorkerProcess
 
 EPOCH_MS: Millis = 1_700_000_000_000
-QUEUES = ("free", "paced")
 QUEUES_OF_WORKERS = (QUEUES, QUEUES[:1], QUEUES[1:])
 RATE_PER_SECOND, BURST, HIGH_WATER_MARK = 0.5, 2, 2
 RUN_SECONDS = 60.0
 """Between two runs of the timers."""
-
-TENANTS = ("acme", "umbrella")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,28 +290,20 @@ class World:
         return services, queues, pacer
 
     def _client(self, number: int) -> None:
-        """Submits one job, again and again until it is told that it was accepted; every request is a gateway of its own."""
-        rng = random.Random(self.plan.seed * 1_000 + number)
+        """Submits what it is to ask for, again and again until it is told that it was accepted, or refused for good; every
+        request is a gateway of its own."""
+        asked = asked_by(number, self.plan.seed)
+        rng = random.Random(f"client {number} of {self.plan.seed}")
         self.scheduler.sleep(rng.uniform(0, 60))
-        keyed = rng.random() < 0.6
-        delay = rng.choice([None, None, None, 5.0, 30.0, 1_000.0])
-        carried = not keyed and rng.random() < 0.5
-        submission = Submission(
-            name="plain" if carried else rng.choice(["count", "long", "flaky", "two", "doomed", "stubborn"]),
-            payload=f'{{"n":{number}}}',
-            queue=rng.choice(QUEUES),
-            idempotency_key=f"key-{number}" if keyed else None,
-            delay_seconds=delay,
-            max_attempts=rng.choice([2, 5, 8]),
-            guarantee=Guarantee.AT_LEAST_ONCE if carried else Guarantee.ONCE,
-        )
-        tenant = rng.choice(TENANTS)
-        times = rng.choice([1, 1, 2]) if keyed else 1
+        self.note("asked", asked.tenant, asked.submission)
+        times = asked.times
         while times:
-            answer = self._request(tenant, submission)
-            if isinstance(answer, Accepted):
-                self.note("accepted", answer.job.job_id, tenant, submission)
-                times -= 1
+            match self._request(asked.tenant, asked.submission):
+                case Accepted(job):
+                    self.note("accepted", job.job_id, asked.tenant, asked.submission, number)
+                    times -= 1
+                case Refusal(retry_after_seconds=None):
+                    break
             self.scheduler.sleep(rng.uniform(0.1, 20))
         self._ended_clients += 1
 
@@ -325,7 +316,10 @@ class World:
         def serve() -> None:
             services, queues, _ = self.wired(gateway_process)
             log: Any = Wire(self, gateway_process, "log", self.log)
-            answers.extend(self.parts.gateway(services, log, queues).submit(tenant, [submission]))
+            (answer,) = self.parts.gateway(services, log, queues).submit(tenant, [submission])
+            if isinstance(answer, Refusal):
+                self.note("refused", tenant, submission, answer, bool(gateway_process.struck))
+            answers.append(answer)
             self.scheduler.wake(caller)
 
         self.scheduler.spawn(gateway_process, serve)
@@ -333,8 +327,8 @@ class World:
         return answers[0] if answers else None
 
     def _operator(self) -> None:
-        """Cancels some jobs, redrives some dead ones."""
-        rng = random.Random(~self.plan.seed)
+        """Cancels some jobs, redrives some dead ones; now and then one of another tenant's, which is no job of its own."""
+        rng = random.Random(f"operator of {self.plan.seed}")
         while self.faults_on:
             self.scheduler.sleep(rng.uniform(5, 45))
             act = rng.choice(["cancel", "redrive", "redrive", "redrive"])
@@ -343,16 +337,16 @@ class World:
             if not jobs:
                 continue
             job = rng.choice(jobs)
+            tenant = rng.choice([job.tenant, job.tenant, *TENANTS])
             process = self.process("gateway", self.calls)
-            self.scheduler.spawn(process, lambda job=job, act=act, process=process: self._act(process, act, job))  # type: ignore[misc]
+            self.scheduler.spawn(process, partial(self._act, process, act, tenant, job.job_id))
 
-    def _act(self, process: Process, act: str, job: Job) -> None:
+    def _act(self, process: Process, act: str, tenant: str, job_id: str) -> None:
         services, queues, _ = self.wired(process)
         gateway = self.parts.gateway(services, Wire(self, process, "log", self.log), queues)
-        try:
-            getattr(gateway, act)(job.tenant, job.job_id)
-        except (Rejected, Unavailable):
-            return
+        with suppress(Rejected, Unavailable):
+            getattr(gateway, act)(tenant, job_id)
+            self.note("acted", job_id, tenant)
 
     def _relays(self) -> None:
         """One invocation after another, each from the checkpoint that the last one left; an event source does not run two at

@@ -6,8 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from ringfence import runtime
-from ringfence.aws.events import queue_of_event
-from ringfence.aws.queue import lease_from_event
+from ringfence.aws.events import leases_from_event
 
 # While the function starts, not at its first batch: jobs that cannot be imported fail the start, once and with their line, and
 # not every batch after it, whose messages would only come again and again.
@@ -21,10 +20,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
     """
     here = runtime.current()
+    leases = leases_from_event(event, here.settings.queues)
     finished: set[str] = set()
-    for name, records in groupby(event["Records"], key=lambda record: queue_of_event(record, here.settings.queues)):
-        leases = [lease_from_event(record, name) for record in records]
-        done = WORKER.handle(here.queues[name], leases, lambda: context.get_remaining_time_in_millis() / 1000)
+    for queue, batch in groupby(leases, key=lambda lease: lease.queue):
+        done = WORKER.handle(here.queues[queue], list(batch), lambda: context.get_remaining_time_in_millis() / 1000)
         finished.update(lease.message_id for lease in done)
-    unfinished = [record["messageId"] for record in event["Records"] if record["messageId"] not in finished]
+    unfinished = [lease.message_id for lease in leases if lease.message_id not in finished]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}

@@ -13,20 +13,23 @@ import pytest
 from hypothesis import strategies as st
 
 from ringfence import App, Context, Retry
-from ringfence.aws.events import UnknownQueue, queue_of_event, reads_from_event
-from ringfence.aws.queue import lease_from_event
+from ringfence.aws.events import UnknownQueue, WrongEvent
 from ringfence.errors import Poisoned, Rejected
 from ringfence.job import State
 from ringfence.listing import Query
+from ringfence.memory.clock import ManualClock
+from ringfence.memory.ledger import MemoryLedger
 from ringfence.redis.messages import leases_in, with_deliveries
 from ringfence.redis.packing import ERRORS
-from ringfence.testing.memory_api import MemoryApi, event_of
+from ringfence.testing.given import Given
+from ringfence.testing.memory_api import event_of
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import MAX_RECORD_BYTES, decode_record, decode_ticket
 
-from .conftest import app, new_api
+from .conftest import app
 from .fuzzing import Fuzz
-from .made_up import JSON, ODD_TEXTS, bytes_of, nearly, texts_of
+from .handlers import Deployed
+from .made_up import JSON, ODD_TEXTS, bytes_of, exactly, mostly, nearly, texts_of
 
 pytestmark = pytest.mark.fuzz
 
@@ -62,7 +65,7 @@ TICKET = {
 CARRIED = {**TICKET, "payload": '{"said":"x"}', "max_attempts": 3, "created_at": NOW}
 
 RECORDS = bytes_of(texts_of(nearly(RECORD)))
-TICKETS = texts_of(nearly(TICKET) | nearly(CARRIED))
+TICKETS = texts_of(mostly(1, nearly(TICKET), nearly(CARRIED)))
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------
@@ -95,9 +98,9 @@ def test_a_cursor_leads_somewhere_in_its_own_listing_or_is_refused(fuzz: Fuzz) -
     query = Query("mine", ["default"], State.DEAD)
     digest = query._digest()
     fields = st.tuples(
-        st.sampled_from([digest, digest, CURSOR[0]]) | ODD_TEXTS,
-        st.just(NOW) | st.integers(-(10**40), 10**40) | st.floats() | JSON,
-        st.just(CURSOR[2]) | ODD_TEXTS | JSON,
+        mostly(6, st.just(digest), st.just(CURSOR[0]), ODD_TEXTS),
+        mostly(3, st.just(NOW), st.integers(-(10**40), 10**40), st.floats(), JSON),
+        mostly(3, st.just(CURSOR[2]), ODD_TEXTS, JSON),
     ).map(list)
     written = texts_of(fields).map(lambda text: base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode())
     cursors = st.one_of(written, written.map(lambda text: text.rstrip("=")), st.text(), ODD_TEXTS)
@@ -106,7 +109,7 @@ def test_a_cursor_leads_somewhere_in_its_own_listing_or_is_refused(fuzz: Fuzz) -
         with suppress(Rejected):
             position = query.position_of(cursor)
             # As a store can take them: DynamoDB's numbers have 38 digits, its keys are texts of UTF-8.
-            assert 0 <= position.created_at < 10**15
+            assert 0 <= position.at < 10**15
             assert 1 <= len(position.job_id.encode()) <= 64
 
     fuzz(cursors, check)
@@ -128,9 +131,9 @@ def test_what_lies_in_redis_becomes_a_lease_that_can_be_acknowledged(fuzz: Fuzz)
 # --- the gateway's event -----------------------------------------------------------------------------------------------
 
 
-def answered(api: MemoryApi, event: Any) -> None:
+def answered(here: Deployed, event: Any) -> None:
     """Whatever it was, the answer is one that API Gateway takes, and blames nobody here."""
-    answer = api.answer(event)
+    answer = here.invoke("gateway", event)
     assert json.loads(json.dumps(answer)) == answer
     assert 200 <= answer["statusCode"] < 500, answer
     assert all(isinstance(value, str) and value.isprintable() for value in answer["headers"].values())
@@ -146,13 +149,13 @@ def http_event(key: str) -> dict[str, Any]:
 
 def test_an_event_of_any_shape_is_answered(fuzz: Fuzz) -> None:
     """Only Lambda's own permission lets anybody send one that no gateway made; it ends in an answer all the same."""
-    api = new_api()
-    fuzz(nearly(http_event(api.key())), lambda event: answered(api, event))
+    here = Deployed(MemorySystem(app()))
+    fuzz(nearly(http_event(here.key())), lambda event: answered(here, event))
 
 
 def test_a_request_of_any_text_is_answered(fuzz: Fuzz) -> None:
-    api = new_api()
-    key = api.key()
+    here = Deployed(MemorySystem(app()))
+    key = here.key()
     paths = st.sampled_from(["/v1/jobs", "/v1/jobs/" + "a" * 26, "/v1/queues/default", "/v1/quarantine", "/"]) | st.text().map(
         "/v1/jobs/{}".format
     )
@@ -177,81 +180,139 @@ def test_a_request_of_any_text_is_answered(fuzz: Fuzz) -> None:
         event |= {"rawPath": made_up["path"], "rawQueryString": made_up["query"]}
         if made_up["in_base64"]:
             event["isBase64Encoded"] = True
-        answered(api, event)
+        answered(here, event)
 
     fuzz(requests, check)
+
+
+# --- the events of batches ---------------------------------------------------------------------------------------------
+
+
+def batches(record: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+    """Events of some such records, and others that are nearly that."""
+    right = st.lists(exactly(record), max_size=4).map(lambda records: {"Records": records})
+    return mostly(1, right, nearly({"Records": [record, record]}))
+
+
+def records_of(event: Any) -> list[Any] | None:
+    records = event.get("Records") if isinstance(event, dict) else None
+    return records if isinstance(records, list) else None
+
+
+def is_handle(value: Any) -> bool:
+    """A text of visible characters: what else cannot be given back to where it came from."""
+    return isinstance(value, str) and bool(value) and all("!" <= character <= "~" for character in value)
+
+
+def refused_as_a_whole(here: Deployed, function: str, event: Any, error: type[Exception]) -> None:
+    """It says what is wrong, and nothing of the event was handled: all of it will come again."""
+    rows = here.system.memory_ledger.all_jobs()
+    with pytest.raises(error) as refusal:
+        here.invoke(function, event)
+    assert str(refusal.value).isprintable()
+    assert here.system.telemetry.events == []
+    assert here.system.quarantine.items() == []
+    assert here.system.memory_ledger.all_jobs() == rows
 
 
 # --- the relay's event -------------------------------------------------------------------------------------------------
 
 
-def kinesis_event(datas: list[str]) -> dict[str, Any]:
-    return {
-        "Records": [
-            {"eventID": f"shardId-0:{number}", "kinesis": {"data": data, "sequenceNumber": str(number)}}
-            for number, data in enumerate(datas, 1)
-        ]
-    }
+def in_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+KINESIS_RECORD = {
+    "eventSource": "aws:kinesis",
+    "eventID": "shardId-000000000006:1",
+    "kinesis": {
+        "data": mostly(8, RECORDS.map(in_base64), st.text(), ODD_TEXTS),
+        "sequenceNumber": st.integers(0, 10**100).map(str),
+        "partitionKey": "p",
+    },
+}
+
+
+def has_a_sequence_number(record: Any) -> bool:
+    kinesis = record.get("kinesis") if isinstance(record, dict) else None
+    number = kinesis.get("sequenceNumber") if isinstance(kinesis, dict) else None
+    return is_handle(number) and number.isdigit() and number[:1] != "0" * (len(number) > 1) and len(number) <= 129
+
+
+def is_a_record_of_ours(data: Any) -> bool:
+    try:
+        decode_record(base64.b64decode(data, validate=True))
+    except (Poisoned, TypeError, ValueError):
+        return False
+    return True
 
 
 def test_c08_a_batch_of_the_log_is_relayed_or_set_aside_and_never_holds_the_shard(fuzz: Fuzz) -> None:
-    encoded = RECORDS.map(lambda data: base64.b64encode(data).decode())
-    datas = st.lists(encoded | encoded | encoded | st.text() | ODD_TEXTS, max_size=4)
+    def check(event: Any) -> None:
+        here, records = Deployed(MemorySystem(app())), records_of(event)
+        if records is None or not all(map(has_a_sequence_number, records)):
+            refused_as_a_whole(here, "relay", event, WrongEvent)
+            return
+        assert here.invoke("relay", event) == {"batchItemFailures": []}
+        assert here.system.telemetry.named("relay_held") == []
+        set_aside = here.system.quarantine.items()
+        assert all(item.reason for item in set_aside)
+        poison = [record["kinesis"] for record in records if not is_a_record_of_ours(record["kinesis"].get("data"))]
+        assert {kinesis["sequenceNumber"] for kinesis in poison} <= {item.position for item in set_aside}
 
-    def check(made_up: list[str]) -> None:
-        system = MemorySystem(app())
-        assert system.relay.handle(reads_from_event(kinesis_event(made_up))) is None
-        assert system.telemetry.named("relay_held") == []
-        for item in system.quarantine.items(100):
-            assert item.reason
-
-    fuzz(datas, check)
+    fuzz(batches(KINESIS_RECORD), check)
 
 
 # --- the worker's event --------------------------------------------------------------------------------------------------
 
+SQS_RECORD = {
+    "messageId": st.integers(0).map("m{}".format),
+    "receiptHandle": st.integers(0).map("r{}".format),
+    "body": TICKETS,
+    "attributes": {"ApproximateReceiveCount": st.integers(1, 1_000).map(str)},
+    "eventSource": "aws:sqs",
+    "eventSourceARN": st.sampled_from(["default", "default", "default", "priority"]).map("arn:aws:sqs:eu-west-1:1:{}".format),
+}
 
-def sqs_event(bodies: list[str]) -> dict[str, Any]:
-    return {
-        "Records": [
-            {
-                "messageId": f"m{number}",
-                "receiptHandle": f"r{number}",
-                "body": body,
-                "attributes": {"ApproximateReceiveCount": "1"},
-                "eventSourceARN": "arn:aws:sqs:eu-west-1:123456789012:default",
-            }
-            for number, body in enumerate(bodies)
-        ]
-    }
+
+ROW = Given(MemoryLedger(ManualClock()), ManualClock()).row(job_id="a" * 26, name="echo", payload='{"said":"x"}')
+"""Of the job that the right tickets name."""
+
+
+def is_a_message(record: Any) -> bool:
+    return (
+        isinstance(record, dict)
+        and all(is_handle(record.get(name)) for name in ("messageId", "receiptHandle"))
+        and isinstance(record.get("eventSourceARN"), str)
+    )
+
+
+def is_a_ticket(body: Any) -> bool:
+    try:
+        decode_ticket(body)
+    except (Poisoned, TypeError):
+        return False
+    return True
 
 
 def test_c24_a_batch_of_messages_is_worked_on_or_set_aside(fuzz: Fuzz) -> None:
     """None is left over: what cannot be read is quarantined and acknowledged, or it would come again for days."""
 
-    def check(bodies: list[str]) -> None:
-        system = MemorySystem(app())
-        leases = [
-            lease_from_event(record, queue_of_event(record, {"default": "http://sqs/1/default"}))
-            for record in sqs_event(bodies)["Records"]
-        ]
-        done = system.worker().handle(system.queues["default"], leases)
-        assert sorted(lease.message_id for lease in done) == [lease.message_id for lease in leases]
-        assert system.telemetry.named("message_failed") == []
+    def check(event: Any) -> None:
+        here, records = Deployed(MemorySystem(app())), records_of(event)
+        here.system.memory_ledger.register(ROW)
+        if records is None or not all(map(is_a_message, records)):
+            refused_as_a_whole(here, "worker", event, WrongEvent)
+            return
+        if not all(record["eventSourceARN"].rpartition(":")[2] in here.queues for record in records):
+            refused_as_a_whole(here, "worker", event, UnknownQueue)
+            return
+        assert here.invoke("worker", event) == {"batchItemFailures": []}
+        assert here.system.telemetry.named("message_failed") == []
+        poison = {record["messageId"] for record in records if not is_a_ticket(record.get("body"))}
+        assert poison <= {item.position for item in here.system.quarantine.items()}
 
-    fuzz(st.lists(TICKETS, max_size=3), check)
-
-
-def test_an_event_from_a_queue_that_nobody_named_says_so(fuzz: Fuzz) -> None:
-    def check(arn: str) -> None:
-        try:
-            assert (
-                queue_of_event({"eventSourceARN": arn}, {"default": "sqs://default", "other": "redis://h/other"}) == "default"
-            )
-        except UnknownQueue:
-            assert arn.rpartition(":")[2] != "default"
-
-    fuzz(st.text() | st.text().map("arn:aws:sqs:x:1:{}".format) | st.just("arn:aws:sqs:x:1:default"), check)
+    fuzz(batches(SQS_RECORD), check)
 
 
 # --- what timers find ------------------------------------------------------------------------------------------------------
@@ -260,14 +321,15 @@ def test_an_event_from_a_queue_that_nobody_named_says_so(fuzz: Fuzz) -> None:
 def test_what_sqs_gave_up_on_is_revived_or_set_aside(fuzz: Fuzz) -> None:
     """The event of a schedule says nothing that timers read; what they read is the last resort."""
 
-    def check(bodies: list[str]) -> None:
-        system = MemorySystem(app())
+    def check(made_up: tuple[Any, list[str]]) -> None:
+        event, bodies = made_up
+        here = Deployed(MemorySystem(app()))
         for body in bodies:
-            system.last_resort.put(body)
-        assert system.timers.run()["drained"] == len(bodies)
-        assert system.last_resort.depth().ready == 0
+            here.system.last_resort.put(body)
+        assert here.invoke("timers", event)["drained"] == len(bodies)
+        assert here.system.last_resort.depth().ready == 0
 
-    fuzz(st.lists(TICKETS, max_size=3), check)
+    fuzz(st.tuples(nearly({"source": "aws.events", "time": "2026-11-05T12:00:00Z"}), st.lists(TICKETS, max_size=3)), check)
 
 
 PYTHON = st.recursive(

@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 import ringfence
 from ringfence.aws import clients
-from ringfence.aws.events import UnknownQueue, queue_of_event
 from ringfence.aws.limiter import DynamoLimiter
 from ringfence.aws.queue import SqsQueue
 from ringfence.aws.queue_url import queue_url
@@ -111,15 +110,6 @@ def test_a_name_that_sqs_does_not_know_is_a_fault_of_the_settings(code: str) -> 
 def test_an_sqs_that_does_not_answer_may_answer_later(fault: Exception) -> None:
     with pytest.raises(Unavailable, match="jobs"):
         queue_url(Sqs(fault), "sqs://jobs")
-
-
-def test_an_event_of_sqs_is_never_taken_for_one_of_redis() -> None:
-    record = {"eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:jobs"}
-
-    assert queue_of_event(record, {"fast": "redis://h/jobs", "default": SQS_URL}) == "default"
-    assert queue_of_event(record, {"named": "sqs://jobs"}) == "named"
-    with pytest.raises(UnknownQueue):
-        queue_of_event(record, {"fast": "redis://h/jobs"})
 
 
 WITHOUT_REDIS_PY = """

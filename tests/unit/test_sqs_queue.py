@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, ParamValidationError
 
-from ringfence.aws.queue import SqsQueue, group_id, lease_from_event
+from ringfence.aws.queue import SqsQueue, group_id
 from ringfence.aws.sqs_batches import ENTRY_ATTEMPTS
 from ringfence.errors import Unavailable
 from ringfence.memory.clock import ManualClock
@@ -426,19 +426,3 @@ class TestDepth:
     def test_a_queue_out_of_reach_is_unavailable(self, queue_of: Any) -> None:
         with pytest.raises(Unavailable, match="depth of queue default"):
             queue_of(ScriptedSqs(throttled())).depth()
-
-
-class TestLeaseFromEvent:
-    def test_a_record_of_the_mapping_is_a_lease(self) -> None:
-        record = {
-            "messageId": "059f36b4-87a3-44ab-83d2-661975830a7d",
-            "receiptHandle": "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a",
-            "body": '{"v":1}',
-            "attributes": {"ApproximateReceiveCount": "3", "SentTimestamp": "1545082649183"},
-            "messageAttributes": {},
-            "eventSource": "aws:sqs",
-            "eventSourceARN": "arn:aws:sqs:us-east-2:123456789012:my-queue",
-            "awsRegion": "us-east-2",
-        }
-        expected = Lease('{"v":1}', record["receiptHandle"], 3, record["messageId"], "priority")
-        assert lease_from_event(record, "priority") == expected

@@ -6,7 +6,7 @@ import hashlib
 import math
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ringfence.aws.clients import LONG_POLL_SECONDS
@@ -170,20 +170,6 @@ class SqsQueue:
         unknown = [failure for failure in failures if not failure.stale and not failure.beyond_ceiling]
         if unknown:
             raise _unavailable_entries(unknown, f"{verb} messages of queue {self.name}")
-
-
-def lease_from_event(record: Mapping[str, Any], queue: str) -> Lease:
-    """The lease in one record of the event that Lambda's SQS mapping hands over.
-
-    https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
-    """
-    return Lease(
-        body=record["body"],
-        receipt=record["receiptHandle"],
-        deliveries=int(record.get("attributes", {}).get("ApproximateReceiveCount", 1)),
-        message_id=record["messageId"],
-        queue=queue,
-    )
 
 
 def group_id(tenant: str) -> str:

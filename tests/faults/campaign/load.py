@@ -97,7 +97,7 @@ class Load:
         try:
             with Client(self._api_url, timeout_seconds=REQUEST_SECONDS, retry_seconds=PATIENCE_SECONDS) as client:
                 while not self._told.is_set() and (untold or not self._over.is_set()):
-                    untold = self._submit(client, [*untold, *self._wishes(rng, untold)], rng)
+                    untold = self._submit(client, [*untold, *self._wishes(rng, untold)], rng, again=bool(untold))
         except BaseException as fault:  # noqa: BLE001 - raised again where the run is judged
             self.failures.append(fault)
 
@@ -125,11 +125,11 @@ class Load:
         request = JobRequest(name=str(kind), payload={"key": key, **payload}, queue=queue, **options)
         return Wish(key, kind, request)
 
-    def _submit(self, client: Client, wishes: list[Wish], rng: random.Random) -> list[Wish]:
-        """Returns those that have to be sent again."""
+    def _submit(self, client: Client, wishes: list[Wish], rng: random.Random, *, again: bool) -> list[Wish]:
+        """Returns those that have to be sent again: under their keys, for they may have been accepted."""
         if not wishes:
             return []
-        if len(wishes) == 1 and wishes[0].kind is Kind.TALLY and rng.random() < 0.5:
+        if not again and len(wishes) == 1 and wishes[0].kind is Kind.TALLY and rng.random() < 0.5:
             self._submit_without_key(wishes[0])
             return []
         outcomes = client.submit_many([wish.request for wish in wishes])

@@ -9,8 +9,9 @@ import ast
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_args
 
@@ -279,39 +280,57 @@ def test_every_call_of_a_function_is_allowed_by_its_role(calls: list[tuple[str, 
 def test_a_role_grants_nothing_that_its_function_does_not_call(
     calls: list[tuple[str, Request]], stack: Stack, role: str
 ) -> None:
-    """But for what Lambda does with it: logs, traces, reading the log and the queues, keeping what a mapping gives up; and for
-    what the worker's jobs may ask for, each of them or none. What is called of one queue is called of each."""
-    of_one = {(request.action, request.resource) for by, request in calls if by == role}
+    """But for what Lambda does with it, and what the worker's jobs may ask for; each of these is needed, or it would hide
+    what is granted in vain. What is called of one queue is called of each."""
     queues = set(stack.queues.values())
-    used = of_one | {(action, queue) for action, resource in of_one if resource in queues for queue in queues}
+
+    def is_called(action: str, resource: str) -> bool:
+        named = queues if resource in queues else {resource}
+        return any(
+            by == role and request.action == action and any(fnmatchcase(request.resource, name) for name in named)
+            for by, request in calls
+        )
+
     given = {(action, resource) for action, resources in granted(stack, role).items() for resource in resources}
-    by_others = BY_LAMBDA | BY_LAMBDA_FOR.get(role, set()) | (by_jobs(stack) if role == "WorkerRole" else set())
+    left = {grant for grant in given if not is_called(*grant)}
+    by_others = {other: {grant for grant in left if is_of(other, *grant)} for other in OF_OTHERS[role](stack)}
 
-    def is_for_others(action: str, resource: str) -> bool:
-        return not by_others.isdisjoint({action.partition(":")[0], action, (action, resource)})
-
-    assert {grant for grant in given - used if not is_for_others(*grant)} == set()
+    assert left == set().union(*by_others.values())
+    assert {other for other, grants in by_others.items() if not grants} == set()
 
 
-BY_LAMBDA = {"logs", "xray"}
-BY_LAMBDA_FOR = {
-    "RelayRole": {"kinesis", "s3"},
-    "WorkerRole": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
+def is_of(other: Other, action: str, resource: str) -> bool:
+    return other in (action, (action, resource), (resource,))
+
+
+Other = str | tuple[str, ...]
+"""What somebody else than the function calls: an action, an action on one resource, or any on one resource."""
+
+BY_LAMBDA: set[Other] = {
+    *("logs:CreateLogStream", "logs:PutLogEvents"),
+    *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
 }
-"""https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-create.html and
-https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
-
-
-def by_jobs(stack: Stack) -> set[Any]:
-    """What a job may ask for and the examples do not; and `ringfence worker`, which may run as this role."""
-    effects = {(action, table) for action in OF_JOBS for table in stack.tables.values()}
-    return effects | {
+OF_OTHERS: Mapping[str, Callable[[Stack], set[Other]]] = {
+    "GatewayRole": lambda _: BY_LAMBDA,
+    "RelayRole": lambda _: {
+        *BY_LAMBDA,
+        # https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-create.html
+        *("kinesis:DescribeStream", "kinesis:DescribeStreamSummary", "kinesis:GetRecords"),
+        *("kinesis:GetShardIterator", "kinesis:ListShards"),
+        # https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html
+        *("s3:ListBucket", "s3:PutObject"),
+    },
+    "WorkerRole": lambda stack: {
+        *BY_LAMBDA,
+        # https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+        *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
+        "sqs:GetQueueUrl",  # `ringfence worker`, which may run as this role
         ("dynamodb:ConditionCheckItem", "LedgerTable"),  # `ctx.write`
-        ("s3:GetObject", "Bucket/modules/*"),
+        *((table,) for table in stack.tables.values()),  # see the next test
         ("s3:ListBucket", "Bucket"),
-        *(("sqs:SendMessage", queue) for queue in stack.queues.values()),
-        *(("sqs:GetQueueUrl", queue) for queue in stack.queues.values()),
-    }
+    },
+    "TimersRole": lambda _: BY_LAMBDA,
+}
 
 
 OF_JOBS = {f"dynamodb:{operation}" for operation in (*OF_TRANSACTION.values(), "GetItem")}

@@ -23,6 +23,10 @@ class Entry:
     kwargs: dict[str, Any] = field(default_factory=dict)
     reply: Any = None
     raised: BaseException | None = None
+    sent_at: float = 0.0
+    """Of a call: when it was made, in seconds of true time."""
+    heard: bool = True
+    """Of a call: whether its caller has got the reply."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ from .history import Entry, History
 from .jobs import TABLES, app
 from .pollers import Pollers
 from .scheduler import Process, Scheduler, Task
-from .wire import KINDS, Rows, Wire
+from .wire import KINDS, Call, Rows, Wire
 from .workers import LEASE_SECONDS, Function, TellingCrew, TellingTaker, WorkerProcess
 
 EPOCH_MS: Millis = 1_700_000_000_000
@@ -141,6 +141,7 @@ class World:
         self.scheduler = Scheduler(plan.pause_share, random.Random(plan.seed ^ 0x10C5))
         self.history = History()
         self.calls = 0
+        self._whole_kinds = tuple(kind for kind in plan.kinds if kind != "partial")
         self.stores = Process("stores")
         """Its clock is the true one."""
         self.true_clock = SimulatedClock(self.scheduler, self.stores)
@@ -219,7 +220,7 @@ class World:
     def _who(self) -> str:
         return self.scheduler.running.process.name if self.scheduler.running else ""
 
-    def strike(self, call: str, method: str, process: Process) -> str | None:
+    def strike(self, call: Call, process: Process) -> str | None:
         """What happens to this call, if anything."""
         self.calls += 1
         plan = self.plan
@@ -227,10 +228,19 @@ class World:
             return None
         if plan.strikes is not None and self.calls not in plan.strikes:
             return None
-        kind = random.Random(plan.seed << 32 | self.calls).choice(plan.kinds)
-        process.struck[method] = self.scheduler.now
-        self.history.strikes.append((self.calls, f"{kind} {call} of {process.name}"))
+        kinds = plan.kinds if call.has_half else self._whole_kinds
+        if not kinds:
+            return None
+        kind = random.Random(plan.seed << 32 | self.calls).choice(kinds)
+        call.strike = self.calls, f"{kind} {call.what} of {process.name}"
+        if kind != "partial":  # whether there is a half of what it reads is not known yet
+            self.struck(call, process)
         return kind
+
+    def struck(self, call: Call, process: Process) -> None:
+        """It has happened to this call."""
+        process.struck[call.method] = self.scheduler.now
+        self.history.strikes.append(call.strike)
 
     def between(self, least: float, most: float) -> float:
         """By chance."""

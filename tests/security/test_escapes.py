@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from click.testing import CliRunner, Result
 from ringfence.aws.telemetry import PowertoolsTelemetry
 from ringfence.cli.main import COMMANDS, main
 from ringfence.cli.output import Output
+from ringfence.memory.clock import ManualClock
 from ringfence.memory.keys import MemoryKeys
-from ringfence.ports import ApiKey
+from ringfence.memory.log import MemoryLog
+from ringfence.ports import ApiKey, LogEntry
+from ringfence.replay import FailedBatch, Replayer, UnreadableBatch
 from ringfence.runtime import Runtime
 from ringfence.testing.memory_api import served
 
@@ -68,8 +72,8 @@ CALLS: Mapping[str, Sequence[str]] = {
 }
 MORE_CALLS = [("queues", "q", "--rate", "1/s"), ("submit", "double", "--many", "-")]
 
-WITHOUT_THE_API = {"keys", "reconcile", "worker", "dev", "demo"}
-"""What they print is this machine's own, but for the keys, which have a test below."""
+WITHOUT_THE_API = {"keys", "replay", "reconcile", "worker", "dev", "demo"}
+"""What they print is this machine's own, but for the keys and the failed batches, which have tests below."""
 
 
 def answer(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,6 +139,30 @@ def test_the_list_of_keys_prints_none_either(look: str, monkeypatch: pytest.Monk
         monkeypatch.setattr(Output, "for_people", True)
     result = run(["keys", "list", "--table", "T", *(["--json"] if look == "json" else [])])
     assert "forged" in result.output
+    assert not obeyed(result.output)
+
+
+class HostileBatches:
+    """What a bucket may hold that somebody else writes to."""
+
+    def names(self) -> list[str]:
+        return [HOSTILE, "aws/lambda/other"]
+
+    def read(self, name: str) -> FailedBatch:
+        if name == HOSTILE:
+            return FailedBatch([LogEntry(HOSTILE.encode(), HOSTILE)], HOSTILE, HOSTILE)
+        raise UnreadableBatch(HOSTILE)
+
+
+@pytest.mark.parametrize("look", ["lines", "terminal", "json"])
+def test_the_failed_batches_print_none_either(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runtime, "replayer", Replayer(HostileBatches(), MemoryLog(), ManualClock(), Random(1)))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    if look == "terminal":
+        monkeypatch.setattr(Output, "for_people", True)
+    call = ["replay", "--dry-run", "--bucket", "b", "--stream", "s", *(["--json"] if look == "json" else [])]
+    result = run(call)
+    assert result.output.count("forged") >= 2, result.output
     assert not obeyed(result.output)
 
 

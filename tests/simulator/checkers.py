@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ringfence.change import Refused, Written
+from ringfence.errors import Poisoned
 from ringfence.job import Guarantee, Job, State
-from ringfence.wire import decode_record, decode_ticket
+from ringfence.ports import SetAside
+from ringfence.relay import Read
+from ringfence.wire import Ticket, decode_record, decode_ticket
 
 from .client_checkers import CLIENT_CHECKERS
-from .history import History
+from .history import Entry, History, Landed
 from .worker_checkers import WORKER_CHECKERS
 
 if TYPE_CHECKING:
@@ -28,16 +32,29 @@ def every_accepted_job_ends(world: World) -> Iterator[str]:
         waiting = [job for job in world.ledger.all_jobs() if not job.state.terminal]
         bodies = {name: len(queue.bodies()) for name, queue in world.queues.items() if queue.bodies()}
         yield f"not drained in time: {[(job.job_id, str(job.state)) for job in waiting]}, messages {bodies}"
-    ran = {entry.args[0] for entry in history.of("ran")}
+    ended_without_row = {entry.args[0] for entry in history.of("ran")} | _lost_with_its_queue(history)
     for job_id, entry in history.first_accepted.items():
         row = world.ledger.get(job_id)
         if row is None and entry.args[2].guarantee is Guarantee.AT_LEAST_ONCE:
-            if history.finished and job_id not in ran:
+            if history.finished and job_id not in ended_without_row:
                 yield f"{job_id} was accepted, and never ran"
         elif row is None:
             yield f"{job_id} was accepted and has no row"
         elif history.finished and not row.state.terminal:
             yield f"{job_id} is {row.state} after the drain"
+
+
+def _lost_with_its_queue(history: History) -> set[str]:
+    """The jobs that rode in tickets when a queue lost its memory: those nobody can bring back."""
+    bodies = [body for entry in history.of("memory lost") for body in entry.args[1]]
+    return {ticket.job_id for body in bodies if (ticket := _ticket_in(body)) is not None and ticket.payload is not None}
+
+
+def _ticket_in(body: str) -> Ticket | None:
+    try:
+        return decode_ticket(body)
+    except Poisoned:
+        return None
 
 
 def effects_land_once(world: World) -> Iterator[str]:
@@ -63,7 +80,8 @@ def tokens_rise(world: World) -> Iterator[str]:
 
 
 def late_owners_write_nothing(world: World) -> Iterator[str]:
-    """Once a token was minted, no write of an owner with a lower one lands, in the row or among its effects."""
+    """Once a token was minted, no write of an owner with a lower one lands in the row, and so none of the effects that commit
+    with it. What a job writes in between, `ended_attempts_write_nothing` sees."""
     minted_by: dict[tuple[str, int], str] = {}
     token_of: dict[str, int] = {}
     for landed in world.history.landed:
@@ -90,7 +108,8 @@ def terminal_absorbs(world: World) -> Iterator[str]:
 
 def acknowledged_only_when_decided(world: World) -> Iterator[str]:
     """Whoever removes a message has seen to it, since it was leased, that its job has ended, that timers owe it a ticket, or
-    that another is on the way. One that rode in the message has run, or has a row by now."""
+    that another is on the way. One that rode in the message has run, or has a row by now. What nobody can read, and the ticket
+    of a job that nobody knows of, is in the quarantine."""
     decided_at: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for landed in world.history.landed:
         after = landed.after
@@ -103,7 +122,10 @@ def acknowledged_only_when_decided(world: World) -> Iterator[str]:
                 if ticket.attempts:
                     decided_at[ticket.job_id].append((entry_index, True))
     leased_at: dict[tuple[str, str], int] = {}
+    set_aside: set[tuple[str, str]] = set()
     for index, entry in enumerate(world.history.entries):
+        if entry.what == "quarantine.put":
+            set_aside.add(_place_of(entry))
         queue, _, method = entry.what.rpartition(".")
         if not queue.startswith("queue:") or entry.raised is not None:
             continue
@@ -111,7 +133,11 @@ def acknowledged_only_when_decided(world: World) -> Iterator[str]:
             leased_at.update({(queue, lease.receipt): index for lease in entry.reply})
         elif method == "acknowledge":
             for lease in entry.args[0]:
-                ticket = decode_ticket(lease.body)
+                ticket = _ticket_in(lease.body)
+                if ticket is None or not decided_at[ticket.job_id]:
+                    if (queue, lease.message_id) not in set_aside:
+                        yield f"{lease.body[:60]!r}: {entry.process} acknowledged it, and it was not set aside"
+                    continue
                 job_id = ticket.job_id
                 if ticket.payload is not None and any(at <= index for at, _ in decided_at[job_id]):
                     continue
@@ -125,6 +151,7 @@ def acknowledged_only_when_decided(world: World) -> Iterator[str]:
 def the_checkpoint_passes_only_what_was_sent(world: World) -> Iterator[str]:
     """Behind the relay's checkpoint every job of the log was pushed, parked or has moved on, or its record is set aside."""
     sent: set[str] = set()
+    set_aside: set[tuple[str, str]] = set()
     position = 0
     records = world.log.read()
     for entry in world.history.entries:
@@ -133,6 +160,8 @@ def the_checkpoint_passes_only_what_was_sent(world: World) -> Iterator[str]:
         if entry.what.endswith(".push"):
             untaken = {id(ticket) for ticket in entry.reply}
             sent.update(ticket.job_id for ticket in entry.args[0] if id(ticket) not in untaken)
+        elif entry.what == "quarantine.put":
+            set_aside.add(_place_of(entry))
         elif entry.what in ("ledger.write", "ledger.write_many"):
             outcomes = entry.reply if isinstance(entry.reply, list) else [entry.reply]
             sent.update(job.job_id for outcome in outcomes if (job := _row(outcome)) is not None and _moved(job))
@@ -142,10 +171,27 @@ def the_checkpoint_passes_only_what_was_sent(world: World) -> Iterator[str]:
             sent.add(entry.args[0].job_id)
         elif entry.what == "checkpointed":
             while position < len(records) and int(records[position].sequence) <= int(entry.args[0]):
-                for job in decode_record(records[position].data):
-                    if job.job_id not in sent:
-                        yield f"{job.job_id}: the checkpoint passed it before it was sent"
+                record = records[position]
+                if (f"log:{record.shard}", record.sequence) not in set_aside:
+                    yield from _unsent_of(record, sent)
                 position += 1
+
+
+def _unsent_of(record: Read, sent: Collection[str]) -> Iterator[str]:
+    try:
+        jobs = decode_record(record.data)
+    except Poisoned as fault:
+        yield f"{record.sequence}: the checkpoint passed what nobody can read, and it was not set aside: {fault}"
+        return
+    for job in jobs:
+        if job.job_id not in sent:
+            yield f"{job.job_id}: the checkpoint passed it before it was sent"
+
+
+def _place_of(put: Entry) -> tuple[str, str]:
+    """Where what was put into the quarantine came from."""
+    item: SetAside = put.args[0]
+    return item.source, item.position
 
 
 def _row(outcome: Any) -> Job | None:
@@ -160,15 +206,20 @@ def _moved(job: Job) -> bool:
 
 
 def nothing_starts_early(world: World) -> Iterator[str]:
-    """No attempt begins before the time that was asked for, as far as its worker's clock was right."""
+    """No attempt begins before the time that was asked for, as far as its worker's clock was right; a redrive asks for now."""
     from .world import EPOCH_MS
 
     registered = (landed.after for landed in world.history.landed if landed.before is None)
     run_at = {job.job_id: (job.run_at - EPOCH_MS) / 1000 for job in registered if job.run_at is not None}
+    redriven = {row.after.job_id: row.entry.at for row in reversed(world.history.landed) if _is_redriven(row)}
     for entry in world.history.of("started"):
-        due = run_at.get(entry.args[0])
-        if due is not None and entry.at < due - 2 * world.plan.skew_seconds - 0.002:
+        due = min(run_at.get(entry.args[0], 0.0), redriven.get(entry.args[0], math.inf))
+        if entry.at < due - 2 * world.plan.skew_seconds - 0.002:
             yield f"{entry.args[0]}: began at {entry.at:.3f}, due at {due:.3f}"
+
+
+def _is_redriven(landed: Landed) -> bool:
+    return landed.before is not None and landed.before.state is State.DEAD
 
 
 def the_pace_is_kept(world: World) -> Iterator[str]:

@@ -12,8 +12,8 @@ from ringfence.retry import Backoff
 if TYPE_CHECKING:
     from .world import World
 
-TABLES = {"Effects": ("job",), "Once": ("job",)}
-"""``Effects``: how often each job's effect landed. ``Once``: put-if-absent by job."""
+TABLES = {"Effects": ("job",), "Once": ("job",), "Tried": ("job", "token")}
+"""``Effects``: how often each job's effect landed. ``Once``: put-if-absent by job. ``Tried``: the same by attempt."""
 
 
 class _Stage:
@@ -69,10 +69,11 @@ def _app() -> App:
 
     @made.job("two", timeout="60s")
     def two(ctx: Context, n: int) -> bool:
-        """A guarded write in between, and the effect at the end."""
+        """Guarded writes in between, and the effect at the end."""
         begin(ctx)
         first = ctx.write(Put(table="Once", item={"job": ctx.job_id, "token": ctx.token}, unless_exists=True))
         here.world.scheduler.sleep(here.world.random.uniform(0, 6))
+        ctx.write(Put(table="Tried", item={"job": ctx.job_id, "token": ctx.token}, unless_exists=True))
         return first
 
     @made.job("doomed", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))

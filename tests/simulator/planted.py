@@ -27,7 +27,8 @@ from ringfence.sender import Sender, Sent
 
 from .bug import Bug, rewritten, together
 from .planted_gateway import GATEWAY_BUGS
-from .world import Parts, World
+from .planted_losses import LOSSES_BUGS
+from .world import Parts
 
 # --- pieces --------------------------------------------------------------------------------------------------------------
 
@@ -86,6 +87,13 @@ class ForgetsEffectsFence(MemoryLedger):
         return super().write(change, request_token=request_token)
 
 
+class WritesUnderNoFence(MemoryLedger):
+    """What a job writes in between."""
+
+    def write_effects(self, held: Change, effects: Any, *, request_token: str) -> Refused | None:
+        return super().write_effects(dataclasses.replace(held, condition=all_of()), effects, request_token=request_token)
+
+
 class ForgetsItsSchedule(MemoryLimiter):
     def reserve(self, queue: str, count: int, rate: Any, within: Millis | None = None) -> list[Millis]:
         self._reserved.clear()
@@ -97,8 +105,11 @@ class PushesAtOnce(Relay):
         return 0
 
 
-def past_what_failed(_world: World, _sent: str | None, records: Sequence[Any]) -> str | None:
-    return str(records[-1].sequence)
+class TakesAPushForMade(Relay):
+    """Whatever was not taken of it."""
+
+    def _push(self, window: Any, batch: Any) -> None:
+        super()._push(window, batch)
 
 
 # --- patches -------------------------------------------------------------------------------------------------------------
@@ -206,7 +217,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "moves the checkpoint past what failed",
         ("the_checkpoint_passes_only_what_was_sent",),
-        lambda: Parts(advance=past_what_failed),
+        lambda: Parts(relay=TakesAPushForMade),
     ),
     Bug(
         "clears a mark before it pushes",
@@ -238,6 +249,13 @@ BUGS: tuple[Bug, ...] = (
         "lets an attempt that was handed over write under its token",
         ("ended_attempts_write_nothing",),
         planted=lambda: patch.object(transitions, "still_mine", lambda job: Is("token", job.token)),
+    ),
+    Bug(
+        "fences the effects of a commit, and not those of a write in between",
+        ("ended_attempts_write_nothing",),
+        lambda: Parts(ledger=WritesUnderNoFence),
+        kinds=("freeze", "slow", "late"),
+        fault_share=0.2,
     ),
     Bug(
         "keeps what it has not started",
@@ -276,6 +294,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(in_hand=TakesNoNoticeOfTheEnd), fault_share=0.02),
     *GATEWAY_BUGS,
+    *LOSSES_BUGS,
 )
 
 __all__ = ["BUGS"]

@@ -26,8 +26,8 @@ FEWEST_TRIES = 200
 
 def plan_of(seed: int, **more: object) -> Plan:
     """The plan of a seed: some are calm, some are stormy, in some the clocks are ten minutes wrong, in most one or two of the
-    workers are functions, in most of them worker processes are told to stop, once or twice, and in more than half of them their
-    threads are paused at locks."""
+    workers are functions, in most of them worker processes are told to stop, once or twice, in more than half of them their
+    threads are paused at locks, in a third there is something that nobody can read, and in a third a queue loses its memory."""
     shares, skews, pauses = (0.02, 0.07, 0.07, 0.16), (0.0, 0.0, 600.0), (0.0, 0.0, 0.02, 0.05, 0.2)
     functions = frozenset(number for number in (1, 2) if seed // len(shares) & number)
     plan = Plan(
@@ -37,6 +37,8 @@ def plan_of(seed: int, **more: object) -> Plan:
         pause_share=pauses[seed % len(pauses)],
         functions=functions,
         stops=seed // 16 % 3,
+        strangers=3 * (seed // 5 % 3 == 1),
+        losses=2 * (seed // 7 % 3 == 1),
     )
     return dataclasses.replace(plan, **more)  # type: ignore[arg-type]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .bug import Bug
+from .checkers import CHECKERS
 from .planted import BUGS
 from .run import live, main, plan_of, report, run
 from .scheduler import Process, Scheduler, TimeStandsStill, taking_turns
@@ -24,10 +27,10 @@ SEEDS_PER_BUG = 150
 
 INTERESTING = {
     "asked ahead", "asked to stop", "carried_jobs_succeeded", "claim_finished", "crashed", "cut off", "frozen",
-    "heartbeat_failed", "invoked",
-    "job_cancelled", "job_dead", "job_early", "job_handed_over", "job_held", "job_retried", "job_succeeded", "jobs_parked",
-    "job_repeated", "late_write_refused", "lease_lost", "mark_released", "paused at a lock", "push_failed", "queue_unreachable",
-    "refused", "stood by", "timers_held",
+    "heartbeat_failed", "invoked", "job_cancelled", "job_dead", "job_early", "job_handed_over", "job_held", "job_repeated",
+    "job_retried", "job_succeeded", "jobs_parked", "late_write_refused", "lease_lost", "mark_released", "memory lost",
+    "paused at a lock", "push_failed", "queue_unreachable", "record_quarantined", "refused", "repair_finished", "stood by",
+    "ticket_quarantined", "tickets_renewed", "timers_held",
 }  # fmt: skip
 """What a hundred lives must have seen, or they were too calm to prove anything."""
 
@@ -61,6 +64,18 @@ def test_a_planted_bug_is_caught_by_each_checker_that_must_see_it(bug: Bug) -> N
         if not missing:
             return
     pytest.fail(f"{bug.name}: {SEEDS_PER_BUG} lives, not seen by {sorted(missing)}, but by {sorted(seen) or 'nobody'}")
+
+
+def test_each_checker_has_a_bug_that_it_alone_must_see() -> None:
+    alone = {bug.caught_by[0] for bug in BUGS if len(bug.caught_by) == 1}
+    assert {checker.__name__ for checker in CHECKERS} - alone == set()
+
+
+def test_the_readme_links_each_promise_to_its_checkers_and_names_them_all() -> None:
+    table = (ROOT / "README.md").read_text().partition("| promised | guarded by |\n")[2].partition("\n\n")[0]
+    links = re.findall(r"\[(`[^]]*`)\]\((tests/simulator/\w+\.py)\)", table)
+    named = {(name, ROOT / path) for names, path in links for name in re.findall(r"`(\w+)`", names)}
+    assert named == {(checker.__name__, Path(inspect.getfile(checker))) for checker in CHECKERS}
 
 
 def test_pauses_at_locks_show_what_no_other_life_does() -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,7 @@ from ringfence.worker import Worker
 from .clients import QUEUES, TENANTS, asked_by
 from .history import Entry, History
 from .jobs import TABLES, app
+from .mishaps import lose_memory, put_what_nobody_can_read
 from .pollers import Pollers
 from .scheduler import Process, Scheduler, Task
 from .wire import KINDS, Call, Rows, Wire
@@ -76,6 +77,10 @@ class Plan:
     """The workers, by number, that are functions and no processes; the first is none, for it has two queues."""
     stops: int = 0
     """How often a worker process is told to stop."""
+    strangers: int = 0
+    """Messages and records that nobody can read."""
+    losses: int = 0
+    """How often a queue loses its memory."""
     drain_seconds: float = 3 * 3600.0
     """So much time everything has to end in once the faults have stopped: the longest delay that is asked for is 1,000 s."""
 
@@ -94,7 +99,6 @@ class Parts:
     ledger: Callable[..., MemoryLedger] = MemoryLedger
     queue: Callable[..., MemoryQueue] = MemoryQueue
     limiter: Callable[..., Any] = MemoryLimiter
-    advance: Callable[[World, str | None, Sequence[Any]], str | None] = field(default=lambda *args: next_checkpoint(*args))
 
 
 class SimulatedClock(SystemClock):
@@ -185,6 +189,8 @@ class World:
         for number in range(self.plan.workers):
             self.start_worker(number)
         scheduler.spawn(Process("deployer"), self._deployer)
+        scheduler.spawn(Process("strangers"), partial(put_what_nobody_can_read, self))
+        scheduler.spawn(Process("losses"), partial(lose_memory, self))
         scheduler.run(self.plan.quiet_after_seconds)
         self.faults_on = False
         while not self._drained() and scheduler.now < self.plan.quiet_after_seconds + self.plan.drain_seconds:
@@ -373,10 +379,9 @@ class World:
             if records:
                 unsent = relay.handle(records)
                 sent = [record for record in records if unsent is None or int(record.sequence) < int(unsent)]
-                checkpoint = self.parts.advance(self, sent[-1].sequence if sent else None, records)
-                if checkpoint is not None and (self.relayed is None or int(checkpoint) > int(self.relayed)):
-                    self.relayed = checkpoint
-                    self.note("checkpointed", checkpoint)
+                if sent and (self.relayed is None or int(sent[-1].sequence) > int(self.relayed)):
+                    self.relayed = sent[-1].sequence
+                    self.note("checkpointed", self.relayed)
             if self.log.read(after=self.relayed):
                 self.scheduler.sleep(0.5)
             else:
@@ -397,10 +402,15 @@ class World:
     def _until_due(self, now: Millis) -> float:
         """Timers run each minute. Where nothing but waiting for a far time is left to do, the runs before it are left out."""
         marked = [job for job in self.ledger.all_jobs() if job.due_id is not None]
-        if any(job.in_line for job in marked):
+        if any(job.in_line for job in marked) or self._is_unrepaired():
             return RUN_SECONDS
         ahead = [(job.run_at or 0) - now for job in marked]
         return max(RUN_SECONDS, min(ahead, default=4_000 * RUN_SECONDS) / 1000)
+
+    def _is_unrepaired(self) -> bool:
+        """Whether a queue has lost its memory, and not all that was in it has come back."""
+        notes = self.sweeps.read()
+        return bool(notes.repairs) or any(notes.marks.get(name) != queue.memory_mark() for name, queue in self.queues.items())
 
     def start_worker(self, number: int) -> None:
         """Another of this number: the last one, if there was one, has ended."""
@@ -447,8 +457,3 @@ class World:
     def fell(self) -> list[tuple[Task, BaseException]]:
         """The tasks that ended with an exception that is no injected death: each is a fault of the product, or of this."""
         return [(task, raised) for task, raised in self.scheduler.fallen if not isinstance(raised, Crash)]
-
-
-def next_checkpoint(_world: World, sent: str | None, _records: Sequence[Any]) -> str | None:
-    """The event source goes on behind the last record of the prefix that was sent."""
-    return sent

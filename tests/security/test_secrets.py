@@ -5,14 +5,17 @@ Each sink names what it may show; whatever it does not name, it must not.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import logging
+import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -21,11 +24,15 @@ from ringfence.aws.telemetry import PowertoolsTelemetry
 from ringfence.cli.main import main
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.ports import LogEntry
+from ringfence.reconcile import Reconciler
+from ringfence.replay import Replayer
 from ringfence.runtime import Runtime
 from ringfence.testing.faults import Faulty, unavailable
 from ringfence.testing.memory_api import MemoryApi, served
 from ringfence.testing.system import MemorySystem
-from ringfence.wire import Ticket, encode_ticket
+from ringfence.wire import Ticket, decode_ticket, encode_ticket
+
+from .buckets import failed_batch, failed_batches
 
 CANARIES: Mapping[str, str] = {
     place: f"canary{place.replace('_', '')}7f3a"
@@ -106,6 +113,8 @@ class Life:
 
     api: MemoryApi
     key: str
+    pushed: list[str]
+    """The body of every message that was put into a queue, which is what SQS moves to the last resort."""
     answers: list[str] = field(default_factory=list)
 
     def asks(self, method: str, target: str, body: str | None = None, **headers: str) -> Any:
@@ -115,6 +124,7 @@ class Life:
 
     def goes_on(self) -> Life:
         self.submits()
+        self.submits_what_is_pushed_again()
         self.sends_what_is_refused()
         self.meets_poison()
         self.meets_faults()
@@ -138,6 +148,25 @@ class Life:
             system.timers.run()
         states = [job["state"] for job in self.asks("GET", "/v1/jobs?limit=100").document["jobs"]]
         assert sorted(states) == ["dead"] * 7 + ["succeeded"]
+
+    def submits_what_is_pushed_again(self) -> None:
+        """By a retry, whose job rides in its ticket, and by timers, from the last resort."""
+        system = self.api.system
+        payload = {"n": CANARIES["payload"]}
+        for more in ({"guarantee": "at-least-once"}, {"queue": "priority"}):
+            document = {"name": "raise", "payload": payload, "max_attempts": 2, **more}
+            assert self.asks("POST", "/v1/jobs", json.dumps(document)).status == 202
+        system.run_relay()
+        system.run_worker()
+        (body,) = system.memory_queues["priority"].bodies()
+        system.last_resort.put(body)
+        before = len(self.pushed)
+        assert system.timers.run()["drained"] == 1
+        assert len(self.pushed) > before
+        for _ in range(3):
+            system.clock.sleep(2_000)
+            while system.run_worker() or system.run_worker(queue="priority"):
+                pass
 
     def sends_what_is_refused(self) -> None:
         secret = CANARIES["payload"]
@@ -203,6 +232,21 @@ class Life:
         assert self.api.system.telemetry.named("request_failed")[-1]["error"] == "ZeroDivisionError"
 
 
+def noting(pushed: list[str]) -> Callable[[str, Any], Any]:
+    def wrap(name: str, port: Any) -> Any:
+        if name.startswith("queue:"):
+            push = port.push
+
+            def note(tickets: Sequence[Ticket], *delay: Any) -> Any:
+                pushed.extend(map(encode_ticket, tickets))
+                return push(tickets, *delay)
+
+            port.push = note
+        return port
+
+    return wrap
+
+
 @pytest.fixture(scope="module")
 def lived() -> tuple[Life, str]:
     """The system, and all that its processes have written: events, metrics, and whatever else they print."""
@@ -216,11 +260,12 @@ def lived() -> tuple[Life, str]:
         root.addHandler(everything)
         root.setLevel(logging.DEBUG)
         try:
-            system = MemorySystem(jobs(), tables={"Users": ("email",)})
+            pushed: list[str] = []
+            system = MemorySystem(jobs(), tables={"Users": ("email",)}, wrap=noting(pushed))
             system.telemetry = Telling()
             system.build()
             api = MemoryApi(system)
-            life = Life(api, api.key("mine")).goes_on()
+            life = Life(api, api.key("mine"), pushed).goes_on()
         finally:
             root.removeHandler(everything)
             root.setLevel(before)
@@ -254,19 +299,72 @@ def test_answers_give_back_what_is_the_tenants_own_and_no_key(lived: tuple[Life,
     assert found_in("".join(life.answers), life) <= {"error", "effect", "payload", "payload_key", "query"}
 
 
+ITS_USERS = {"error", "effect", "payload", "payload_key"}
+"""What a client has submitted, or a job of his has said."""
+
 COMMANDS: Mapping[str, set[str]] = {
-    "list --limit 1000": {"error", "effect", "payload", "payload_key"},
-    "list --state dead": {"error", "effect", "payload", "payload_key"},
+    "list --limit 1000": ITS_USERS,
+    "list --state dead": ITS_USERS,
     "queues": set(),
+    "queues default --rate 5/s": set(),
     "quarantine": set(),
     "keys list --table T": set(),
+    "keys create --table T": set(),
+    "keys revoke K --table T": set(),
     "status JOB": {"payload", "result"},
     "wait JOB": set(),
     "cancel JOB": set(),
     "redrive JOB": set(),
     "submit succeed": set(),
+    "submit succeed --at 2030-01-01T00:00:00Z": set(),
+    "reconcile --older-than 0s --table T": set(),
+    "replay --bucket B --stream S": set(),
+    "redrive --dead --limit 1": ITS_USERS,
 }
-"""Command → the canaries that it may show: what its user has submitted, or a job of his has said."""
+"""Command → the canaries that it may show."""
+
+BESIDE = {
+    "worker": "makes processes: tests/integration/pipeline/test_guarded.py runs one, on a Redis with a password",
+    "dev": "tells of this machine alone; what its functions write is searched there, too",
+    "demo": "has jobs of its own, and asks for no key",
+}
+"""Commands that are not among them, and why."""
+
+
+def test_every_command_is_looked_at() -> None:
+    def leaves(group: click.Group, *above: str) -> Iterator[str]:
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if isinstance(command, click.Group):
+                yield from leaves(command, *above, name)
+            else:
+                yield " ".join([*above, name])
+
+    every = set(leaves(main))
+    looked_at = {leaf for line in COMMANDS for leaf in every if f"{line} ".startswith(f"{leaf} ")}
+    assert looked_at | BESIDE.keys() == every
+    assert not looked_at & BESIDE.keys()
+
+
+def over(life: Life, patch: pytest.MonkeyPatch) -> None:
+    """What the commands reach without the API."""
+    system = life.api.system
+    batches = failed_batches(
+        f"{CANARIES['record']}".encode(),
+        failed_batch(CANARIES["record"].encode(), f'{{"v":1,"jobs":["{CANARIES["record"]}"]}}'.encode()),
+        failed_batch()[:-1] + f', "{CANARIES["record"]}": 1'.encode(),
+    )
+
+    def reconciler(runtime: Runtime) -> Reconciler:
+        services = dataclasses.replace(system.services, telemetry=runtime.telemetry)
+        return Reconciler(services, system.queues, system.pacer, system.sweeps)
+
+    patch.setattr(Runtime, "keys", life.api.keys)
+    patch.setattr(Runtime, "reconciler", property(reconciler))
+    patch.setattr(Runtime, "replayer", Replayer(batches, system.memory_log, system.clock, random.Random(1)))
+    patch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    patch.setenv("RINGFENCE_QUEUES", json.dumps({name: f"sqs://{name}" for name in system.queues}))
 
 
 @pytest.mark.parametrize("more", ["", "--json"])
@@ -276,14 +374,15 @@ def test_c42_a_command_shows_no_more_than_is_its_users(
 ) -> None:
     life, _ = lived
     (succeeded,) = [job.job_id for job in life.api.system.memory_ledger.all_jobs() if job.name == "succeed" and job.result]
-    monkeypatch.setattr(Runtime, "keys", life.api.keys)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    over(life, monkeypatch)
     allowed = COMMANDS[command]
     if more and command.split()[0] in ("wait", "cancel"):
         allowed = COMMANDS["status JOB"]
     with served(life.api.answer) as url:
         arguments = [*command.replace("JOB", succeeded).split(), *([more] if more else [])]
         result = CliRunner().invoke(main, arguments, env={"RINGFENCE_URL": url, "RINGFENCE_API_KEY": life.key})
+    assert result.output
+    assert result.exit_code != 2, result.output
     assert found_in(result.output, life) <= allowed
     if allowed and "status" in command:
         assert found_in(result.output, life) == allowed, "and its user does see it"
@@ -295,6 +394,15 @@ def test_c42_the_quarantine_tells_why_without_a_word_of_what(lived: tuple[Life, 
     items = life.api.system.quarantine.items(100)
     assert found_in("".join(repr(item.data) for item in items), life) >= {"record", "ticket"}
     assert found_in("".join(f"{item.reason} {item.source} {item.position} {item.job_id}" for item in items), life) == set()
+
+
+def test_c42_a_message_names_its_job_and_holds_nothing_of_it_unless_the_job_rides_in_it(lived: tuple[Life, str]) -> None:
+    """So the last resort, where operators look, holds no payload of a job that has a row; and no error or key of any."""
+    life, _ = lived
+    tickets = [(decode_ticket(body), body) for body in life.pushed]
+    assert found_in("".join(body for ticket, body in tickets if ticket.payload is None), life) == set()
+    assert found_in("".join(body for ticket, body in tickets if ticket.payload is not None), life) <= {"payload", "ticket"}
+    assert len({ticket.payload is None for ticket, _ in tickets}) == 2, "there were both"
 
 
 def test_the_ledger_keeps_neither_a_key_nor_its_secret(lived: tuple[Life, str]) -> None:

@@ -88,7 +88,7 @@ def test_a_shard_that_is_not_told_is_unknown(event_id: Any) -> None:
     assert (good.shard, other.shard) == ("shardId-000000000006", "unknown")
 
 
-@pytest.mark.parametrize("number", [ABSENT, None, "", " ", "12 ", "-1", "0x1", "007", "١", "9" * 130, 5, ["1"], {}])
+@pytest.mark.parametrize("number", [ABSENT, None, "", " ", "12 ", "-1", "0x1", "١", "9" * 130, 5, ["1"], {}])
 def test_a_record_without_a_number_cannot_be_checkpointed_and_its_batch_is_refused(number: Any) -> None:
     with pytest.raises(WrongEvent) as refusal:
         reads_from_event(with_part(KINESIS, "kinesis.sequenceNumber", number))

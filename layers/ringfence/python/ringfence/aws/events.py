@@ -30,8 +30,8 @@ class UnknownQueue(RingfenceError):
     """An event came from a queue that the settings do not name."""
 
 
-_SequenceNumber = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,128})\Z")]
-"""https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Record.html"""
+_SequenceNumber = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,129}\Z")]
+"""https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Record.html (MiniStack's begin with zeros)"""
 
 _Handle = Annotated[str, msgspec.Meta(pattern=r"^[!-~]+\Z")]
 """An id or a receipt, which goes back to where it came from."""

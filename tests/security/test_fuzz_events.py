@@ -235,8 +235,7 @@ KINESIS_RECORD = {
 
 def has_a_sequence_number(record: Any) -> bool:
     kinesis = record.get("kinesis") if isinstance(record, dict) else None
-    number = kinesis.get("sequenceNumber") if isinstance(kinesis, dict) else None
-    return is_handle(number) and number.isdigit() and len(number) <= 129
+    return isinstance(kinesis, dict) and is_handle(kinesis.get("sequenceNumber"))
 
 
 def is_a_record_of_ours(data: Any) -> bool:

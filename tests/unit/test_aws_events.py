@@ -174,3 +174,10 @@ def test_an_empty_batch_is_one() -> None:
 @pytest.mark.parametrize(("data", "kept"), [({"a": "\ud800"}, b'{"a": "\\ud800"}'), ("eA==!", b"eA==!")])
 def test_what_stood_in_the_place_of_base64_is_kept_for_the_quarantine(data: Any, kept: bytes) -> None:
     assert reads_from_event(with_part(KINESIS, "kinesis.data", data))[1].data == kept
+
+
+def test_a_name_that_is_no_unicode_is_refused_with_its_event() -> None:
+    with pytest.raises(WrongEvent, match="this is no event of Kinesis"):
+        reads_from_event({"Records": [{**KINESIS, "\ud800": None}]})
+    with pytest.raises(WrongEvent, match="this is no event of SQS"):
+        leases_from_event({"Records": [{**SQS, "\ud800": None}]}, QUEUES)

@@ -235,7 +235,8 @@ KINESIS_RECORD = {
 
 def has_a_sequence_number(record: Any) -> bool:
     kinesis = record.get("kinesis") if isinstance(record, dict) else None
-    return isinstance(kinesis, dict) and is_handle(kinesis.get("sequenceNumber"))
+    number = kinesis.get("sequenceNumber") if isinstance(kinesis, dict) else None
+    return is_handle(number) and number.isdigit() and len(number) <= 129
 
 
 def is_a_record_of_ours(data: Any) -> bool:

@@ -30,9 +30,11 @@ class UnknownQueue(RingfenceError):
     """An event came from a queue that the settings do not name."""
 
 
+_SequenceNumber = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,129}\Z")]
+"""https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Record.html (MiniStack's begin with zeros)"""
+
 _Handle = Annotated[str, msgspec.Meta(pattern=r"^[!-~]+\Z")]
-"""A sequence number, an id or a receipt: it goes back to where it came from, whatever it looks like there (Kinesis has decimal
-numbers without leading zeros, an emulator others)."""
+"""An id or a receipt, which goes back to where it came from."""
 
 _SHARD = re.compile(r"[!-~]{1,128}")
 
@@ -41,7 +43,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,8}")
 
 # The names are the mappings'.
 class _Kinesis(msgspec.Struct):
-    sequenceNumber: _Handle
+    sequenceNumber: _SequenceNumber
     data: Any = None
 
 

@@ -21,11 +21,14 @@ from ringfence.memory.clock import ManualClock
 from ringfence.memory.ledger import MemoryLedger
 from ringfence.redis.messages import leases_in, with_deliveries
 from ringfence.redis.packing import ERRORS
+from ringfence.replay import UnreadableBatch
 from ringfence.testing.given import Given
 from ringfence.testing.memory_api import event_of
 from ringfence.testing.system import MemorySystem
 from ringfence.wire import MAX_RECORD_BYTES, decode_record, decode_ticket
 
+from .buckets import event_of as event_of_records
+from .buckets import failed_batches, invocation
 from .conftest import app
 from .fuzzing import Fuzz
 from .handlers import Deployed
@@ -330,6 +333,25 @@ def test_what_sqs_gave_up_on_is_revived_or_set_aside(fuzz: Fuzz) -> None:
         assert here.system.last_resort.depth().ready == 0
 
     fuzz(st.tuples(nearly({"source": "aws.events", "time": "2026-11-05T12:00:00Z"}), st.lists(TICKETS, max_size=3)), check)
+
+
+# --- what a mapping has given up -----------------------------------------------------------------------------------------
+
+
+def test_a_failed_batch_is_read_again_or_told_to_be_none(fuzz: Fuzz) -> None:
+    """`ringfence replay` goes on with the next one."""
+    events = texts_of(nearly(event_of_records(json.dumps(RECORD).encode(), b"x")))
+    bodies = bytes_of(texts_of(nearly(invocation(events))))
+
+    def check(body: bytes) -> None:
+        batches = failed_batches(body)
+        (name,) = batches.names()
+        with suppress(UnreadableBatch):
+            batch = batches.read(name)
+            assert 0 <= batch.jobs() <= len(batch.entries)
+            assert all(isinstance(entry.data, bytes) and isinstance(entry.partition_key, str) for entry in batch.entries)
+
+    fuzz(bodies, check)
 
 
 PYTHON = st.recursive(

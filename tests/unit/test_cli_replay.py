@@ -190,6 +190,7 @@ def test_a_limit_takes_only_so_many(here: Here) -> None:
     [
         (b"", "is no failed batch"),
         (b"[1]", "is no failed batch"),
+        (b'{"deep": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "is no failed batch"),
         (b'{"KinesisBatchInfo": {"streamArn": "s/log"}, "payload": "{"}', "is no failed batch"),
         (
             b'{"KinesisBatchInfo": {"streamArn": "s/log"}, "payload": "{\\"Records\\": [{\\"kinesis\\": {}}]}"}',

@@ -82,7 +82,7 @@ class S3FailedBatches:
             entries = [
                 LogEntry(base64.b64decode(each.kinesis.data, validate=True), each.kinesis.partitionKey) for each in records
             ]
-        except (msgspec.DecodeError, ValueError) as fault:
+        except (msgspec.DecodeError, ValueError, RecursionError) as fault:
             raise UnreadableBatch(f"{name} is no failed batch: {fault}") from None
         if (stream := invocation.KinesisBatchInfo.streamArn.rpartition("/")[2]) != self._stream:
             raise UnreadableBatch(f"{name} is of the stream {stream}, not of {self._stream}")

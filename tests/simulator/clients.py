@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringfence.acceptance import Submission
@@ -11,6 +12,9 @@ from ringfence.job import Guarantee
 
 QUEUES = ("free", "paced")
 TENANTS = ("acme", "umbrella")
+
+NAMES = ("count", "long", "flaky", "two", "doomed", "stubborn")
+"""Of the jobs that have rows; one without is ``plain``."""
 
 TWIN_SHARE = 0.4
 """Clients that ask for what the one before them has asked for."""
@@ -27,15 +31,15 @@ class Asked:
     """So often it is to be told that its job was accepted."""
 
 
-def asked_by(client: int, seed: int) -> Asked:
+def asked_by(client: int, seed: int, names: Sequence[str] = NAMES) -> Asked:
     """What this client asks for, whoever else there is."""
     rng = random.Random(seed * 1_000 + client)
     if client and rng.random() < TWIN_SHARE:
-        return _twin_of(asked_by(client - 1, seed), client, rng)
+        return _twin_of(asked_by(client - 1, seed, names), client, rng)
     keyed = rng.random() < 0.6
     carried = not keyed and rng.random() < 0.5
     submission = Submission(
-        name="plain" if carried else rng.choice(["count", "long", "flaky", "two", "doomed", "stubborn"]),
+        name="plain" if carried else rng.choice(names),
         payload=_payload(client),
         queue=rng.choice(QUEUES),
         idempotency_key=f"key-{client}" if keyed else None,

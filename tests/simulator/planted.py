@@ -176,9 +176,16 @@ def forgets_dead_carried() -> Iterator[None]:
 
 
 DEATHS = ("crash before", "crash after")
+FUNCTIONS = frozenset({1, 2})
+"""All the workers that can be."""
 
 BUGS: tuple[Bug, ...] = (
-    Bug("keeps no row of a dead job that rode in its ticket", ("every_accepted_job_ends",), planted=forgets_dead_carried),
+    Bug(
+        "keeps no row of a dead job that rode in its ticket",
+        ("every_accepted_job_ends",),
+        planted=forgets_dead_carried,
+        lives={"jobs": 10},
+    ),
     Bug("acknowledges before the commit", ("acknowledged_only_when_decided",), lambda: Parts(in_hand=AcknowledgesFirst)),
     Bug(
         "acknowledges what it has lost or given back",
@@ -203,6 +210,7 @@ BUGS: tuple[Bug, ...] = (
             add=lambda change, *_: {name: by for name, by in change.add.items() if name != "token"},
         ),
         kinds=("freeze", "twice"),
+        lives={"names": ("long", "stubborn")},
     ),
     Bug(
         "lets an owner write under any newer token",
@@ -224,6 +232,7 @@ BUGS: tuple[Bug, ...] = (
         ("every_accepted_job_ends",),
         planted=clears_first,
         kinds=DEATHS,
+        lives={"names": ("flaky", "doomed"), "losses": 0},
     ),
     Bug(
         "acknowledges an early ticket",
@@ -244,6 +253,7 @@ BUGS: tuple[Bug, ...] = (
         ("terminal_absorbs",),
         planted=rewritten("retry_soon", condition=lambda change, *_: all_of()),
         kinds=("freeze", "slow"),
+        lives={"names": ("doomed", "flaky")},
     ),
     Bug(
         "lets an attempt that was handed over write under its token",
@@ -256,23 +266,27 @@ BUGS: tuple[Bug, ...] = (
         lambda: Parts(ledger=WritesUnderNoFence),
         kinds=("freeze", "slow", "late"),
         fault_share=0.2,
+        lives={"names": ("two",)},
     ),
     Bug(
         "keeps what it has not started",
         ("unstarted_messages_come_back",),
         lambda: Parts(crew=KeepsWhatItHasNotStarted),
         fault_share=0.02,
+        lives={"stops": 4, "jobs": 10, "threads": 1},
     ),
     Bug(
         "loses the checkpoint as it hands over",
         ("hand_overs_cost_nothing",),
         planted=rewritten("hand_over", set=lambda change, *_: {**change.set, "checkpoint": None}),
+        lives={"names": ("long",)},
     ),
     Bug("counts a hand-over as an attempt", ("hand_overs_cost_nothing",), planted=rewritten("hand_over", add={})),
     Bug(
         "counts no hand-overs",
         ("hand_overs_cost_nothing",),
         planted=rewritten("hand_over", set=lambda change, *_: {**change.set, "hand_overs": 0}, add={"attempts": -1}),
+        lives={"functions": FUNCTIONS, "names": ("stubborn",)},
     ),
     Bug(
         "leaves a batch on the visibility of its queue",
@@ -291,8 +305,15 @@ BUGS: tuple[Bug, ...] = (
         ("unstarted_messages_come_back",),
         lambda: Parts(in_hand=TakesInTwoSteps),
         fault_share=0.02,
+        lives={"pause_share": 0.2, "functions": FUNCTIONS, "jobs": 10},
     ),
-    Bug("hands nothing over", ("workers_end_in_good_order",), lambda: Parts(in_hand=TakesNoNoticeOfTheEnd), fault_share=0.02),
+    Bug(
+        "hands nothing over",
+        ("workers_end_in_good_order",),
+        lambda: Parts(in_hand=TakesNoNoticeOfTheEnd),
+        fault_share=0.02,
+        lives={"stops": 3, "jobs": 10},
+    ),
     *GATEWAY_BUGS,
     *LOSSES_BUGS,
 )

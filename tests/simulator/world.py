@@ -41,7 +41,7 @@ from ringfence.testing.port_faults import Crash
 from ringfence.timers import Timers
 from ringfence.worker import Worker
 
-from .clients import QUEUES, TENANTS, asked_by
+from .clients import NAMES, QUEUES, TENANTS, asked_by
 from .history import Entry, History
 from .jobs import TABLES, app
 from .mishaps import lose_memory, put_what_nobody_can_read
@@ -77,6 +77,8 @@ class Plan:
     """The workers, by number, that are functions and no processes; the first is none, for it has two queues."""
     stops: int = 0
     """How often a worker process is told to stop."""
+    names: tuple[str, ...] = NAMES
+    """Of the jobs that are asked for, as far as they have rows."""
     strangers: int = 0
     """Messages and records that nobody can read."""
     losses: int = 0
@@ -308,7 +310,7 @@ class World:
     def _client(self, number: int) -> None:
         """Submits what it is to ask for, again and again until it is told that it was accepted, or refused for good; every
         request is a gateway of its own."""
-        asked = asked_by(number, self.plan.seed)
+        asked = asked_by(number, self.plan.seed, self.plan.names)
         rng = random.Random(f"client {number} of {self.plan.seed}")
         self.scheduler.sleep(rng.uniform(0, 60))
         self.note("asked", asked.tenant, asked.submission)

@@ -26,7 +26,8 @@ Checker = Callable[["World"], Iterator[str]]
 
 
 def every_accepted_job_ends(world: World) -> Iterator[str]:
-    """After a complete drain each job that a client was told of is in one terminal state."""
+    """After a complete drain each job that a client was told of is in one terminal state. One without a row has run, unless it
+    was in a queue that lost its memory."""
     history = world.history
     if not history.finished:
         waiting = [job for job in world.ledger.all_jobs() if not job.state.terminal]

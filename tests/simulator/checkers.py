@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,9 @@ from ringfence.relay import Read
 from ringfence.wire import Ticket, decode_record, decode_ticket
 
 from .client_checkers import CLIENT_CHECKERS
-from .history import Entry, History, Landed
+from .due_checkers import DUE_CHECKERS
+from .history import Entry, History
+from .pace_checkers import PACE_CHECKERS
 from .worker_checkers import WORKER_CHECKERS
 
 if TYPE_CHECKING:
@@ -206,46 +206,12 @@ def _moved(job: Job) -> bool:
     return job.due_id is not None or job.token > 0 or job.state is not State.QUEUED
 
 
-def nothing_starts_early(world: World) -> Iterator[str]:
-    """No attempt begins before the time that was asked for, as far as its worker's clock was right; a redrive asks for now."""
-    from .world import EPOCH_MS
-
-    registered = (landed.after for landed in world.history.landed if landed.before is None)
-    run_at = {job.job_id: (job.run_at - EPOCH_MS) / 1000 for job in registered if job.run_at is not None}
-    redriven = {row.after.job_id: row.entry.at for row in reversed(world.history.landed) if _is_redriven(row)}
-    for entry in world.history.of("started"):
-        due = min(run_at.get(entry.args[0], 0.0), redriven.get(entry.args[0], math.inf))
-        if entry.at < due - 2 * world.plan.skew_seconds - 0.002:
-            yield f"{entry.args[0]}: began at {entry.at:.3f}, due at {due:.3f}"
-
-
-def _is_redriven(landed: Landed) -> bool:
-    return landed.before is not None and landed.before.state is State.DEAD
-
-
-def the_pace_is_kept(world: World) -> Iterator[str]:
-    """In no window more releases of the paced queue than its rate and its burst allow."""
-    from .world import BURST, RATE_PER_SECOND
-
-    releases = sorted(
-        entry.at + wait / 1000
-        for entry in world.history.of("limiter.reserve")
-        if entry.args[0] == "paced"
-        for wait in entry.reply
-    )
-    for first, last in itertools.combinations(range(len(releases)), 2):
-        span = releases[last] - releases[first]
-        if last - first + 1 > RATE_PER_SECOND * span + BURST + 0.01:
-            yield f"{last - first + 1} releases in {span:.3f} s from {releases[first]:.3f} on"
-            return
-
-
 def attempts_are_bounded(world: World) -> Iterator[str]:
     """No job is begun more often than its attempts, its redrives and the returns that cost none allow: two more for each
     checkpoint."""
     from ringfence.verdict import RETURNS_PER_ATTEMPT
 
-    begun = Counter(entry.args[0] for entry in world.history.of("started"))
+    begun = Counter(job_id for job_id, token, _ in (entry.args for entry in world.history.of("started")) if token)
     rounds: Counter[str] = Counter()
     let_go: Counter[str] = Counter()
     checkpoints: Counter[str] = Counter()
@@ -282,8 +248,8 @@ CHECKERS: tuple[Checker, ...] = (
     terminal_absorbs,
     acknowledged_only_when_decided,
     the_checkpoint_passes_only_what_was_sent,
-    nothing_starts_early,
-    the_pace_is_kept,
+    *DUE_CHECKERS,
+    *PACE_CHECKERS,
     attempts_are_bounded,
     nothing_falls,
     *CLIENT_CHECKERS,

@@ -8,6 +8,7 @@ from typing import Any
 
 from ringfence.change import Change, Refused, Written
 from ringfence.job import Job
+from ringfence.wire import Ticket
 
 
 @dataclass(slots=True)  # and not frozen, which takes five times as long to make
@@ -68,6 +69,14 @@ class History:
         lines = [line for entry in self.entries if (line := _line(entry))]
         left_out = len(lines) - most
         return "\n".join(lines[:most] + ([f"… and {left_out} more"] if left_out > 0 else []))
+
+
+def pushed_in(push: Entry) -> Iterator[tuple[Ticket, float]]:
+    """The tickets of a push, each with its delay in seconds."""
+    tickets, *delay = push.args
+    if not delay or isinstance(delay[0], int | float):
+        delay = [[*delay, 0.0][:1] * len(tickets)]
+    return zip(tickets, *delay, strict=True)
 
 
 def _line(entry: Entry) -> str | None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ringfence import App, Context, Put, Retry
+from ringfence.ownership import Ownership
 from ringfence.retry import Backoff
 
 if TYPE_CHECKING:
@@ -32,8 +33,18 @@ def app(world: World) -> App:
 def _app() -> App:
     made, here = App(), _Stage
 
+    def start(ctx: Context) -> None:
+        has_row = isinstance(ctx._hold, Ownership)
+        here.world.note("started", ctx.job_id, ctx.token if has_row else 0, ctx.attempt)
+
+    def later(ctx: Context, *seconds: float) -> Exception:
+        """To be tried again after one of these times; without any, as soon as its backoff says."""
+        after_seconds = here.world.random.choice(seconds) if seconds else 0.0
+        here.world.note("asked for later", ctx.job_id, ctx.attempt, after_seconds)
+        return Retry("later", after_seconds=after_seconds) if seconds else ConnectionError("the service is down")
+
     def begin(ctx: Context) -> None:
-        here.world.note("started", ctx.job_id, ctx.token, ctx.attempt)
+        start(ctx)
         ctx.effects.update("Effects", {"job": ctx.job_id}, add={"n": 1})
 
     @made.job("count")
@@ -62,9 +73,9 @@ def _app() -> App:
         """Fails at first, in all the ways there are."""
         begin(ctx)
         if ctx.attempt == 1:
-            raise ConnectionError("the service is down")
+            raise later(ctx)
         if ctx.attempt == 2:
-            raise Retry("later", after_seconds=here.world.random.choice([1.0, 1_000.0]))
+            raise later(ctx, 1.0, 1_000.0)
         return n
 
     @made.job("two", timeout="60s")
@@ -84,8 +95,9 @@ def _app() -> App:
     @made.job("plain", timeout="60s", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))
     def plain(ctx: Context, n: int) -> int:
         """For at-least-once: no row, and so no effect but what the history tells."""
+        start(ctx)
         if ctx.attempt == 1 and n % 2:
-            raise ConnectionError("the service is down")
+            raise later(ctx, *(5.0, 30.0)[: n % 3])
         here.world.scheduler.sleep(here.world.random.uniform(0, 6))
         here.world.note("ran", ctx.job_id)
         return n

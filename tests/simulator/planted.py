@@ -19,7 +19,6 @@ from ringfence.intake import Message
 from ringfence.job import Job, Millis, State
 from ringfence.lease import Heartbeat
 from ringfence.memory.ledger import MemoryLedger
-from ringfence.memory.limiter import MemoryLimiter
 from ringfence.outcome import Acknowledge, Disposition
 from ringfence.ports import Lease
 from ringfence.relay import Relay
@@ -28,6 +27,7 @@ from ringfence.sender import Sender, Sent
 from .bug import Bug, rewritten, together
 from .planted_gateway import GATEWAY_BUGS
 from .planted_losses import LOSSES_BUGS
+from .planted_times import TIME_BUGS
 from .world import Parts
 
 # --- pieces --------------------------------------------------------------------------------------------------------------
@@ -92,12 +92,6 @@ class WritesUnderNoFence(MemoryLedger):
 
     def write_effects(self, held: Change, effects: Any, *, request_token: str) -> Refused | None:
         return super().write_effects(dataclasses.replace(held, condition=all_of()), effects, request_token=request_token)
-
-
-class ForgetsItsSchedule(MemoryLimiter):
-    def reserve(self, queue: str, count: int, rate: Any, within: Millis | None = None) -> list[Millis]:
-        self._reserved.clear()
-        return super().reserve(queue, count, rate, within)
 
 
 class PushesAtOnce(Relay):
@@ -241,7 +235,6 @@ BUGS: tuple[Bug, ...] = (
         judged_otherwise(lambda found: verdict.Finished() if isinstance(found, verdict.Early) else found),
     ),
     Bug("looks at no run_at", ("nothing_starts_early",), lambda: Parts(relay=PushesAtOnce), ignores_run_at),
-    Bug("forgets what it has given out", ("the_pace_is_kept",), lambda: Parts(limiter=ForgetsItsSchedule)),
     Bug(
         "counts no attempts",
         ("attempts_are_bounded",),
@@ -316,6 +309,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     *GATEWAY_BUGS,
     *LOSSES_BUGS,
+    *TIME_BUGS,
 )
 
 __all__ = ["BUGS"]

@@ -23,12 +23,17 @@ from .world import Parts, Plan, World
 FEWEST_TRIES = 200
 """Runs that shortening a failing history may take."""
 
+PACES = ((0.5, 2, 2), (0.5, 1, None), (0.2, 1, None), (2.0, 2, None), (0.5, 2, 2), (0.5, 1, 3), (None, 1, 2))
+"""Rate, burst and high-water mark of the paced queue."""
+
 
 def plan_of(seed: int, **more: object) -> Plan:
     """The plan of a seed: some are calm, some are stormy, in some the clocks are ten minutes wrong, in most one or two of the
     workers are functions, in most of them worker processes are told to stop, once or twice, in more than half of them their
-    threads are paused at locks, in a third there is something that nobody can read, and in a third a queue loses its memory."""
+    threads are paused at locks, in a third there is something that nobody can read, and in a third a queue loses its memory.
+    Each has one of several paces."""
     shares, skews, pauses = (0.02, 0.07, 0.07, 0.16), (0.0, 0.0, 600.0), (0.0, 0.0, 0.02, 0.05, 0.2)
+    rate_per_second, burst, high_water_mark = PACES[seed % len(PACES)]
     functions = frozenset(number for number in (1, 2) if seed // len(shares) & number)
     plan = Plan(
         seed,
@@ -39,6 +44,9 @@ def plan_of(seed: int, **more: object) -> Plan:
         stops=seed // 16 % 3,
         strangers=3 * (seed // 5 % 3 == 1),
         losses=2 * (seed // 7 % 3 == 1),
+        rate_per_second=rate_per_second,
+        burst=burst,
+        high_water_mark=high_water_mark,
     )
     return dataclasses.replace(plan, **more)  # type: ignore[arg-type]
 

@@ -52,7 +52,6 @@ from .workers import LEASE_SECONDS, Function, TellingCrew, TellingTaker, WorkerP
 
 EPOCH_MS: Millis = 1_700_000_000_000
 QUEUES_OF_WORKERS = (QUEUES, QUEUES[:1], QUEUES[1:])
-RATE_PER_SECOND, BURST, HIGH_WATER_MARK = 0.5, 2, 2
 RUN_SECONDS = 60.0
 """Between two runs of the timers."""
 
@@ -83,6 +82,10 @@ class Plan:
     """Messages and records that nobody can read."""
     losses: int = 0
     """How often a queue loses its memory."""
+    rate_per_second: float | None = 0.5
+    burst: int = 2
+    high_water_mark: int | None = 2
+    """Of the paced queue."""
     drain_seconds: float = 3 * 3600.0
     """So much time everything has to end in once the faults have stopped: the longest delay that is asked for is 1,000 s."""
 
@@ -164,10 +167,13 @@ class World:
         self.settings = MemorySettings()
         self.sweeps = MemorySweeps()
         self.limiter = self.parts.limiter(self.true_clock)
-        self.settings.change("paced", {"rate_per_second": RATE_PER_SECOND, "burst": BURST, "high_water_mark": HIGH_WATER_MARK})
+        pace = {"rate_per_second": plan.rate_per_second, "burst": plan.burst, "high_water_mark": plan.high_water_mark}
+        self.settings.change("paced", pace)
         self.faults_on = True
         self.relayed: str | None = None
         self._started: Counter[str] = Counter()
+        self.skews: dict[str, float] = {}
+        """By how many seconds the clock of each process is fast."""
         self._worker_processes: dict[int, WorkerProcess] = {}
         self.told: Counter[str] = Counter()
         """How often each event was told, by its name, and each thing noted that is no call."""
@@ -274,7 +280,13 @@ class World:
         self._started[name] += 1
         if self._started[name] > 1:
             name = f"{name}.{self._started[name]}"
-        return Process(name, self.random.uniform(-1, 1) * self.plan.skew_seconds, on_death)
+        self.skews[name] = skew_seconds = self.random.uniform(-1, 1) * self.plan.skew_seconds
+        return Process(name, skew_seconds, on_death)
+
+    def clock_error_seconds(self, *kinds: str) -> float:
+        """By how much the clocks of these kinds of processes differ at the most."""
+        skews = [skew for name, skew in self.skews.items() if name.startswith(kinds)]
+        return max(skews) - min(skews)
 
     def _start(self, kind: str, number: int, code: Callable[[], object], after_seconds: float = 0.0) -> None:
         """A process that is started again whenever it has died."""
@@ -296,7 +308,7 @@ class World:
             telemetry=self,
             random_source=random.Random(self.random.getrandbits(32)),
             retention_seconds=7 * 86_400.0,
-            holds_retries=lambda queue: queue == "paced",
+            holds_retries=lambda queue: queue == "paced" and self.plan.rate_per_second is not None,
         )
 
     def wired(self, process: Process) -> tuple[Services, dict[str, Any], Pacer]:

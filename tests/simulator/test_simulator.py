@@ -117,8 +117,65 @@ def test_a_failing_life_is_told_as_short_as_it_goes_and_with_the_way_to_it(capsy
     shown = told.partition("these strikes:")[2].partition("\n ")[2].count("  call ") + 1
     assert shown < max(strikes, 2)
     command = told.rpartition("again: python -m tests.simulator ")[2]
+    assert main(command.split(), bug.parts()) == 1, "the command has it again"
+    again = capsys.readouterr().out
+    assert f"seed {failing} fails" in again
+    assert all(checker in again for checker in bug.caught_by)
     assert main(command.split()) == 0, "without the bug the same life holds"
     assert "everything held" in capsys.readouterr().out
+
+
+def test_what_fails_without_any_strike_is_told_so_and_fails_so_again(capsys: pytest.CaptureFixture[str]) -> None:
+    bug = next(bug for bug in BUGS if bug.name == "acknowledges before the commit")
+    told = report(plan_of(0), bug.parts())
+    command = told.rpartition("again: python -m tests.simulator ")[2]
+    assert command.endswith("--strikes none")
+    assert main(command.split(), bug.parts()) == 1
+    assert "with 1 jobs and these strikes:\n\n" in capsys.readouterr().out
+
+
+IN_PROCESSES = """
+import multiprocessing, os, signal, sys
+from tests.simulator import run
+from tests.simulator.planted import BUGS
+
+multiprocessing.set_start_method("fork")  # a planted bug is in all of them then
+run.FEWEST_TRIES, run.SEEDS_TOGETHER = 0, 2
+each_done = run.as_completed
+
+def interrupted(parts):
+    os.kill(os.getpid(), signal.SIGINT)
+    return each_done(parts)
+
+run.as_completed = interrupted
+try:
+    run.main(["--seeds", "1000", "--processes", "2"])
+except KeyboardInterrupt:
+    print("interrupted", multiprocessing.active_children())
+run.as_completed = each_done
+print("ended with", run.main(["--seeds", "6", "--processes", "2"]))
+with next(bug for bug in BUGS if bug.name == "lets retries be visible at once").planted():
+    print("ended with", run.main(["--seeds", "1000", "--processes", "2"]))
+"""
+
+
+def test_many_lives_in_several_processes_end_with_the_first_that_fails_and_with_an_interrupt() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_PROCESSES],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *(each for each in sys.path if each)])},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert ended.stderr == ""
+    interrupted, held, *_, failed = ended.stdout.splitlines()
+    assert interrupted == "interrupted []"
+    assert held.startswith("6 seeds held, ")
+    assert "ended with 0" in ended.stdout
+    assert " fails:\n  nothing_starts_early: " in ended.stdout
+    assert "again: python -m tests.simulator --seed " in ended.stdout
+    assert failed == "ended with 1"
 
 
 def test_a_life_in_which_time_stands_still_ends() -> None:

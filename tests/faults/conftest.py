@@ -18,6 +18,8 @@ from ringfence.testing.dev_system import FUNCTIONS, DevSystem
 from ringfence.testing.emulator_kinds import IS_GIVEN, KINDS, startable
 from ringfence.testing.gate import Gate
 
+from .campaign.inside.orders import ORDERS_VARIABLE, Orders, OrdersFile
+from .campaign.inside.recorder import HISTORY_VARIABLE, history_in
 from .campaign.inside.traces import RUNS_VARIABLE, runs_in
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +33,7 @@ EMULATORS = KINDS if IS_GIVEN else EVERY
 pytest-xdist moves to an idle process is at the end, so only one of them starts it."""
 
 LEASE_SECONDS = 2
+ORDERS = "orders.json"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,9 +48,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="package")
 def campaign_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the jobs of a campaign note that they ran."""
+    """Where a campaign's orders are, its jobs note that they ran, and every process what it does."""
     folder = tmp_path_factory.mktemp("campaign")
-    runs_in(folder).mkdir()
+    for each in (runs_in(folder), history_in(folder)):
+        each.mkdir()
+    OrdersFile(folder / ORDERS).give(Orders())
     return folder
 
 
@@ -63,7 +68,10 @@ def running(
             "RINGFENCE_LEASE_SECONDS": str(LEASE_SECONDS),
             "RINGFENCE_APP": "every_job:app",
             "PYTHONPATH": os.pathsep.join([str(APP), str(CAMPAIGN), str(LIBRARY)]),
+            "_HANDLER": "instrumented.handler",
+            ORDERS_VARIABLE: str(campaign_folder / ORDERS),
             RUNS_VARIABLE: str(runs_in(campaign_folder)),
+            HISTORY_VARIABLE: str(history_in(campaign_folder)),
             "POWERTOOLS_LOG_LEVEL": "DEBUG",
             **faults.environments[name],
         }

@@ -17,7 +17,7 @@ from ringfence.errors import RingfenceError
 from ringfence.local.demo.screen import Screen
 
 from .acts import ACTS
-from .bed import ENGINES, Bed, Engines, TooLate, started
+from .bed import ENGINES, HIDDEN_SECONDS, Bed, Engines, TooLate, started
 from .campaign import Campaign
 from .inside.planted import PLANTS
 from .plan import Plan
@@ -25,6 +25,9 @@ from .reckoning import Reckoned, Summary
 
 FULL_MINUTES = 10.0
 """A run so long has to have seen every interesting event."""
+
+PLANTED_STALLED_SECONDS = HIDDEN_SECONDS + 10.0
+"""With a bug planted, a drain in which nothing has ended for so long is given up: what is only hidden has been seen by then."""
 
 WRONG_SHOWN = 30
 LINE_SECONDS = 15.0
@@ -57,7 +60,7 @@ def faults(minutes: float, queues: str, seed: int | None, rate: float, names: tu
     told.say(f"seed {chosen}: make faults MINUTES={minutes:g} QUEUES={queues} SEED={chosen}")
     acts = [act for act in ACTS if act.name in names] or None
     try:
-        plan = Plan(chosen, minutes * 60, rate, only=acts)
+        plan = Plan(chosen, minutes * 60, rate, only=acts, **({"stalled_seconds": PLANTED_STALLED_SECONDS} if plant else {}))
         with started(cast("Engines", queues), told.say, planted=plant) as bed:
             summary, reckoned = _run(bed, plan, told)
     except KeyboardInterrupt:

@@ -34,7 +34,9 @@ from ringfence.testing.redis_server import RedisServer
 
 from .inside.orders import ORDERS_VARIABLE, Orders, OrdersFile
 from .inside.planted import PLANTED_VARIABLE
-from .inside.traces import RUNS_VARIABLE, runs_in
+from .inside.recorder import HISTORY_VARIABLE, history_in
+from .inside.traces import COUNTERS, RUNS_VARIABLE, runs_in
+from .trail import Stream, Trail, trail_of
 
 Engines = Literal["sqs", "redis", "both"]
 ENGINES: Sequence[Engines] = get_args(Engines)
@@ -116,7 +118,7 @@ class Bed:
         orders: OrdersFile | None = None,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        """``folder``: where Redis keeps its files, and the jobs without a row their `runs_in`."""
+        """``folder``: where Redis keeps its files, jobs without a row their `runs_in`, and each process its `history_in`."""
         self.dev, self.folder, self.engines, self.lease_seconds = dev, folder, engines, lease_seconds
         self._doors, self._orders = doors, orders
         self.settings = Settings.from_environment(dev.environment(WORKER))
@@ -162,6 +164,10 @@ class Bed:
         return runs_in(self.folder)
 
     @property
+    def history(self) -> Path:
+        return history_in(self.folder)
+
+    @property
     def emulator_port(self) -> int:
         return int(self.dev.endpoint_url.rpartition(":")[2])
 
@@ -197,6 +203,20 @@ class Bed:
     @cached_property
     def dynamodb(self) -> Any:
         return self.dev.endpoint.client("dynamodb")
+
+    def begin_trail(self) -> None:
+        """From now on the store tells of each write."""
+        for stream in self._streams:
+            stream.begin()
+
+    def trail(self, is_ours: Callable[[str], bool]) -> Trail:
+        """What it has told since; of counters, of those with such keys."""
+        return trail_of(*self._streams, is_ours)
+
+    @cached_property
+    def _streams(self) -> tuple[Stream, Stream]:
+        streams = self.dev.endpoint.client("dynamodbstreams")
+        return tuple(Stream(self.dynamodb, streams, name) for name in (self.settings.ledger_table, self.table(COUNTERS)))
 
     @cached_property
     def sqs(self) -> Any:
@@ -323,8 +343,13 @@ def started(engines: Engines, say: Callable[[str], None], planted: str | None = 
         folder = make_run_folder(ROOT)
         orders = OrdersFile(folder / "orders.json")
         orders.give(Orders())
-        runs_in(folder).mkdir()
-        extra = {ORDERS_VARIABLE: str(orders.path), **({PLANTED_VARIABLE: planted} if planted else {})}
+        for each in (runs_in(folder), history_in(folder)):
+            each.mkdir()
+        extra = {
+            ORDERS_VARIABLE: str(orders.path),
+            HISTORY_VARIABLE: str(history_in(folder)),
+            **({PLANTED_VARIABLE: planted} if planted else {}),
+        }
         dev = parts.enter_context(_dev(engines, doors, folder, extra, say))
         doors.open(int(dev.endpoint_url.rpartition(":")[2]))
         bed = Bed(dev, folder, engines, doors=doors, orders=orders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ringfence.job import Job
 from ringfence.local.demo.tables import rows_of
@@ -14,16 +14,15 @@ from .acts import Stage
 from .bed import DEFAULT, PRIORITY, Bed
 from .books import Books
 from .events import Story, happened
-from .inside.traces import COUNTERS, LAST, is_shared
+from .history import Recorded, marks_in, read
+from .history_checkers import faults_of
+from .inside.traces import COUNTER_KEY, COUNTERS, LAST, is_of
 from .load import Load
 from .nemesis import Nemesis
 from .plan import Plan
 from .reckoning import Found, Reckoned, Summary, reckon
 from .redrives import Redrives
 from .watch import Watch
-
-STALLED_SECONDS = 180.0
-"""A drain in which nothing has ended for so long is given up: three times what a message may be hidden."""
 
 ANSWER_SECONDS = 120.0
 """After everything is healed, clients get their answers within this."""
@@ -44,6 +43,7 @@ class Campaign:
         stage = Stage(bed, self.load, self.watch, self.books, random.Random(plan.seed))
         self._confirmed = stage.confirmed
         self._nemesis = Nemesis(stage, plan, say, self._missing)
+        self._history_since = marks_in(bed.history)
         self._began = time.monotonic()
 
     def run(self) -> tuple[Summary, Reckoned]:
@@ -84,6 +84,7 @@ class Campaign:
     # --- the safety phase --------------------------------------------------------------------------------------------
 
     def _hurt(self) -> None:
+        self._bed.begin_trail()
         self.watch.start()
         self.load.start()
         self._redrives.start()
@@ -109,7 +110,7 @@ class Campaign:
         self.watch.last_end = time.monotonic()
         left = self._unended()
         tickets_left = True
-        while time.monotonic() - self.watch.last_end < STALLED_SECONDS:
+        while time.monotonic() - self.watch.last_end < self._plan.stalled_seconds:
             left = self._unended(left)
             self._progress(f"{len(left)} jobs have not ended")
             if not left and not (tickets_left := not self._bed.empty()):
@@ -149,21 +150,39 @@ class Campaign:
 
     def _found(self, tickets_left: bool, clients_left: int) -> Found:
         bed, promises = self._bed, self.books.all()
+        rows = {row.job_id: row for row in self._rows([promise.job_id for promise in promises])}
         return Found(
             promises=promises,
-            rows={row.job_id: row for row in self._rows([promise.job_id for promise in promises])},
-            counters=self._written(COUNTERS, "package"),
+            rows=rows,
+            counters=self._written(COUNTERS, COUNTER_KEY),
             last=self._written(LAST, "module"),
             carried_runs=Counter(key for file in bed.runs.iterdir() for key in file.read_text().split()),
             told_succeeded=self.watch.succeeded,
             redis_queues=bed.redis_queues,
             redis_losses=self.books.redis_losses,
-            contradictions=self.books.contradictions,
+            contradictions=[*self.books.contradictions, *self._contradictions_of_history(rows)],
             tickets_left=tickets_left,
             clients_left=clients_left,
         )
 
+    def _contradictions_of_history(self, rows: Mapping[str, Job]) -> Iterator[str]:
+        """What the processes wrote down, against each other and against the versions of the rows."""
+        began = time.monotonic()
+        trail = self._bed.trail(lambda key: is_of(self._plan.seed, key))
+        recorded = read(self._bed.history, self._history_since, trail, rows)
+        faults = faults_of(recorded)
+        self._say(f"{_told(recorded)}; checked in {time.monotonic() - began:.1f} s")
+        yield from (f"{checker}: {line}" for checker, lines in faults.items() for line in lines)
+
     def _written(self, table: str, key: str) -> Mapping[str, Mapping[str, int]]:
         """What our jobs wrote: there may be others' in these tables."""
         rows = rows_of(self._bed.dynamodb, self._bed.table(table), key)
-        return {name: row for name, row in rows.items() if is_shared(name) or name.startswith(f"{self._plan.seed}-")}
+        return {name: row for name, row in rows.items() if is_of(self._plan.seed, name)}
+
+
+def _told(recorded: Recorded) -> str:
+    rows = recorded.trail.versions
+    versions, unknown = sum(map(len, rows.values())), sum(write.outcome == "unknown" for write in recorded.writes)
+    size = f"{recorded.lines} lines, {recorded.bytes / 1e6:.1f} MB, of {len(recorded.processes)} processes"
+    writes = f"{len(recorded.writes)} writes, of which {unknown} unheard of"
+    return f"history: {size}; {writes}; {versions} versions of {len(rows)} rows"

@@ -26,3 +26,5 @@ class Plan:
     """Load without faults at the beginning: what does not work by itself is no victim of any."""
     pause_seconds: tuple[float, float] = (0.5, 4.0)
     """The shortest and the longest pause between two acts."""
+    stalled_seconds: float = 180.0
+    """A drain in which nothing has ended for so long is given up: three times what a message may be hidden."""

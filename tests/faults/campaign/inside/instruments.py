@@ -20,10 +20,15 @@ from typing import Any
 import msgspec
 from orders import ORDERS_VARIABLE, OrdersFile, Refusal
 from planted import PLANTED_VARIABLE, PLANTS
+from recorder import HISTORY_VARIABLE, NO_ANSWER_STATUS, Recorder
 
-from ringfence import change, clock, wire
+from ringfence import attempt, change, clock, wire
 from ringfence.aws import clients
+from ringfence.gateway import Gateway
+from ringfence.relay import Relay
+from ringfence.runtime import Runtime
 from ringfence.testing.sdk_faults import Attempt, refused
+from ringfence.worker import Worker
 
 REMEMBERED = 1_000
 """Refused requests of which it is told that they were sent again with success."""
@@ -40,7 +45,8 @@ def install() -> None:
     """Once, in a process that is to be tried."""
     orders = OrdersFile(Path(os.environ[ORDERS_VARIABLE]))
     if planted := os.environ.get(PLANTED_VARIABLE):
-        PLANTS[planted]()
+        PLANTS[planted](setattr)
+    _record(Recorder(Path(os.environ[HISTORY_VARIABLE])))
     _faults_in_front_of_boto3(orders)
     _tell_of_own_writes()
     _tell_of_next_version()
@@ -67,20 +73,62 @@ def make_clock_wrong() -> None:
     clock.SystemClock.now = wrong  # type: ignore[method-assign]
 
 
+# --- the history ----------------------------------------------------------------------------------------------------
+
+
+def _record(here: Recorder) -> None:
+    """Behind the planted bugs, whose calls are to be seen, and before the faults, which nobody sends."""
+    wrapped = Runtime._wrapped
+    Runtime._wrapped = lambda self, name, port: here.wrap(name, wrapped(self, name, port))  # type: ignore[method-assign]
+    for owner, method, around in (
+        (Gateway, "submit", here.accepts),
+        (Relay, "handle", here.relays),
+        (Worker, "handle", here.works),
+    ):
+        setattr(owner, method, _around(getattr(owner, method), around))
+    _replace(attempt.run_code, here.runs(attempt.run_code))
+    _in_front_of_boto3(lambda client, _service: _notice_no_answers(client, here))
+
+
+def _around(real: Callable[..., Any], around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    return lambda self, *args: around(functools.partial(real, self))(*args)
+
+
+def _notice_no_answers(client: Any, here: Recorder) -> None:
+    endpoint = client._endpoint
+    really = endpoint._do_get_response
+
+    def attempt(request: Any, operation_model: Any, context: Any) -> Attempt:
+        answer: Attempt = really(request, operation_model, context)
+        if answer[0] is None or answer[0][0].status_code >= NO_ANSWER_STATUS:
+            here.unanswered()
+        return answer
+
+    endpoint._do_get_response = attempt
+
+
 # --- boto3 -----------------------------------------------------------------------------------------------------------
 
 
 def _faults_in_front_of_boto3(orders: OrdersFile) -> None:
+    def put(client: Any, service: str) -> None:
+        _refuse_attempts(client, service, orders)
+        _fail_entries(client, service, orders)
+
+    _in_front_of_boto3(put)
+
+
+def _in_front_of_boto3(put: Callable[[Any, str], None]) -> None:
+    """In front of every client that is built from now on, and of what was put there before."""
     build = clients._Clients._build
 
     @functools.wraps(build)
-    def build_faulty(self: Any, service: str, config: Any) -> Any:
+    def build_and_put(self: Any, service: str, config: Any) -> Any:
         client = build(self, service, config)
-        _refuse_attempts(client, service, orders)
-        _fail_entries(client, service, orders)
+        put(client, service)
         return client
 
-    clients._Clients._build = build_faulty  # type: ignore[method-assign]
+    clients._Clients._build = build_and_put  # type: ignore[method-assign]
 
 
 def _refuse_attempts(client: Any, service: str, orders: OrdersFile) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 COUNTERS, LAST = "PackageTotals", "Modules"
 """Tables of the template: a counter for each submission's key, and the token of whoever wrote last."""
 
+COUNTER_KEY = "package"
+
 _SHARED, _PREFIX = 16, "shared-"
 
 RUNS_VARIABLE = "CAMPAIGN_RUNS"
@@ -19,10 +21,15 @@ def runs_in(folder: Path) -> Path:
 
 
 def shared_counter(key: str) -> str:
-    """The key of a counter to which many jobs add, so that their transactions meet."""
-    return f"{_PREFIX}{sum(key.encode()) % _SHARED}"
+    """The key of a counter to which many jobs of a campaign add, so that their transactions meet. Keys are ``seed-number``."""
+    return f"{_PREFIX}{key.rpartition('-')[0]}-{sum(key.encode()) % _SHARED}"
 
 
 def is_shared(key: str) -> bool:
     """Whether a counter's key is one of those."""
     return key.startswith(_PREFIX)
+
+
+def is_of(seed: int, key: str) -> bool:
+    """Whether a counter's key is of this campaign: others may have counted in the same tables."""
+    return key.removeprefix(_PREFIX).startswith(f"{seed}-")

@@ -117,7 +117,11 @@ def kill_owner(stage: Stage) -> Done:
 
 
 def rolling_restart(stage: Stage) -> Done:
-    """One process after the other, now with the next version of records and tickets, or back to this one."""
+    """One process after the other, now with the next version of records and tickets, or back to this one.
+
+    That version is all that is mixed. The code is the same in all of them: there is no release yet whose code could run beside
+    it.
+    """
     bed = stage.bed
     if stage.spared():
         raise NotNow("a process is left alone")

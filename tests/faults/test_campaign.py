@@ -57,11 +57,11 @@ def test_a_campaign_in_short_finds_a_bug_that_leaves_no_trace_but_in_the_history
     monkeypatch.setattr(load, "BRIEF", {"short": 1.0})
     system.dev.restart(WORKER, {PLANTED_VARIABLE: "acknowledge-first"})
     try:
-        _, reckoned = run(system, campaign_folder, Plan(SEED + 1, 0.5, **BRIEF, each=[], quiet_seconds=0.0))
+        summary, reckoned = run(system, campaign_folder, Plan(SEED + 1, 0.5, **BRIEF, each=[], quiet_seconds=0.0))
     finally:
         system.dev.restart(WORKER)
     assert list(reckoned.wrong) == list(reckoned.other)
-    assert {line.partition(":")[0] for line in reckoned.other} == {"acknowledged_only_when_decided"}
+    assert summary.found_in_history.keys() == {"acknowledged_only_when_decided"}
 
 
 BRIEF: dict[str, Any] = {"rate": 10.0, "brief": True, "pause_seconds": (0.1, 0.3)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ringfence.job import Job
 from ringfence.local.demo.tables import rows_of
@@ -55,7 +56,9 @@ class Campaign:
         self._raise_faults()
         self._say("reading every row of the ledger and of the tables")
         found = self._found(tickets_left, clients_left)
-        reckoned = reckon(found)
+        recorded, in_history = self._judge_history(found.rows)
+        told = [f"{checker}: {line}" for checker, lines in in_history.items() for line in lines]
+        reckoned = reckon(dataclasses.replace(found, contradictions=[*found.contradictions, *told]))
         events = self._happened(found.rows.values())
         summary = Summary(
             queues=self._bed.engines,
@@ -76,6 +79,8 @@ class Campaign:
             drained_seconds=round(drained_seconds, 1),
             faults=self._nemesis.faults.total(),
             faults_by_act=dict(sorted(self._nemesis.faults.items())),
+            history_lines=recorded.lines,
+            found_in_history={checker: len(lines) for checker, lines in in_history.items()},
             happened={name: count for name, count in events.items() if count},
             never_happened=[name for name, count in events.items() if not count],
         )
@@ -150,29 +155,28 @@ class Campaign:
 
     def _found(self, tickets_left: bool, clients_left: int) -> Found:
         bed, promises = self._bed, self.books.all()
-        rows = {row.job_id: row for row in self._rows([promise.job_id for promise in promises])}
         return Found(
             promises=promises,
-            rows=rows,
+            rows={row.job_id: row for row in self._rows([promise.job_id for promise in promises])},
             counters=self._written(COUNTERS, COUNTER_KEY),
             last=self._written(LAST, "module"),
             carried_runs=Counter(key for file in bed.runs.iterdir() for key in file.read_text().split()),
             told_succeeded=self.watch.succeeded,
             redis_queues=bed.redis_queues,
             redis_losses=self.books.redis_losses,
-            contradictions=[*self.books.contradictions, *self._contradictions_of_history(rows)],
+            contradictions=self.books.contradictions,
             tickets_left=tickets_left,
             clients_left=clients_left,
         )
 
-    def _contradictions_of_history(self, rows: Mapping[str, Job]) -> Iterator[str]:
-        """What the processes wrote down, against each other and against the versions of the rows."""
+    def _judge_history(self, rows: Mapping[str, Job]) -> tuple[Recorded, Mapping[str, Sequence[str]]]:
+        """What the processes wrote down, held against itself and against what the store has told; and what is wrong with it."""
         began = time.monotonic()
         trail = self._bed.trail(lambda key: is_of(self._plan.seed, key))
         recorded = read(self._bed.history, self._history_since, trail, rows)
         faults = faults_of(recorded)
         self._say(f"{_told(recorded)}; checked in {time.monotonic() - began:.1f} s")
-        yield from (f"{checker}: {line}" for checker, lines in faults.items() for line in lines)
+        return recorded, faults
 
     def _written(self, table: str, key: str) -> Mapping[str, Mapping[str, int]]:
         """What our jobs wrote: there may be others' in these tables."""

@@ -71,6 +71,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     drained_seconds: float
     faults: int
     faults_by_act: dict[str, int]
+    history_lines: int
+    """Of what the processes wrote down."""
+    found_in_history: dict[str, int]
+    """How much of it is wrong, by checker; it counts among the ``other``."""
     happened: dict[str, int]
     never_happened: list[str]
 

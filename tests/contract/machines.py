@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from ringfence import transitions
@@ -31,10 +32,14 @@ def ensure_holds(make: Make, *, examples: int, steps: int) -> None:
 
 
 def finds_out(make: Make) -> bool:
-    """Whether any of many lives of a machine fails."""
+    """Whether any of many lives of a machine fails, always the same ones: how long chance takes to find a fault varies greatly.
+
+    Once is enough, though an engine with an order of its own may do otherwise when Hypothesis looks again.
+    """
+    lives = settings(max_examples=200, stateful_step_count=40, phases=[Phase.generate], report_multiple_bugs=False)
     try:
-        _run(make, settings(max_examples=200, stateful_step_count=40, phases=[Phase.generate], report_multiple_bugs=False))
-    except AssertionError:
+        _run(make, settings(lives, derandomize=True))
+    except (AssertionError, Flaky):
         return True
     return False
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from moto import mock_aws
 
 from ringfence.aws.ledger import DynamoLedger
 from ringfence.aws.limiter import DynamoLimiter
+from ringfence.aws.queue import SqsQueue
 from ringfence.change import Change, Is, Refused, Written
 from ringfence.job import Job, State
 from ringfence.memory.clock import ManualClock
@@ -21,9 +24,12 @@ from ringfence.ports import Lease
 from ringfence.rate import Rate
 from ringfence.redis.limiter import RedisLimiter
 from ringfence.testing.redis_server import RedisServer
+from ringfence.wire import Ticket
 
 from .machines import LedgersMachine, LimiterMachine, QueueMachine, ensure_holds, finds_out
+from .sqs_on_moto import WithReceiptsOfSqs, live_by
 from .test_limiter_redis import EARLIER, TIME, pace_of
+from .test_queue_sqs import SESSION
 
 
 def test_a_queue_in_memory() -> None:
@@ -45,6 +51,25 @@ def test_a_queue_on_redis(redis_server: RedisServer) -> None:
         return QueueMachine(queue, lambda: time.monotonic() + sum(moved), pass_time)
 
     ensure_holds(machine, examples=25, steps=40)
+
+
+@pytest.fixture
+def queue_machine_on_sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., QueueMachine]]:
+    """Makes one with a queue of its own, of the class that it is given."""
+    client, numbers = SESSION.client("sqs"), itertools.count()
+
+    def machine(kind: type[SqsQueue] = SqsQueue) -> QueueMachine:
+        clock = ManualClock()
+        live_by(clock, monkeypatch)
+        url = client.create_queue(QueueName=f"chance-{next(numbers)}")["QueueUrl"]
+        return QueueMachine(kind(WithReceiptsOfSqs(client, clock), "chance", url, clock=clock), clock.monotonic, clock.advance)
+
+    with mock_aws():
+        yield machine
+
+
+def test_a_queue_on_sqs(queue_machine_on_sqs: Callable[..., QueueMachine]) -> None:
+    ensure_holds(queue_machine_on_sqs, examples=12, steps=25)
 
 
 def test_two_ledgers_of_which_one_is_on_dynamodb(store: Any) -> None:
@@ -141,6 +166,25 @@ def test_a_wrong_queue_is_found_out(wrong: type[MemoryQueue]) -> None:
         return QueueMachine(wrong("chance", clock), clock.monotonic, clock.advance)
 
     assert finds_out(machine)
+
+
+class ForgetsDelays(SqsQueue):
+    """What is pushed with a delay is there at once."""
+
+    def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
+        return super().push(tickets)
+
+
+class ShowsTooSoonOnSqs(SqsQueue):
+    """Half of every lease is enough."""
+
+    def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
+        return super().lease(max_tickets, lease_seconds / 2, wait_seconds)
+
+
+@pytest.mark.parametrize("wrong", [ForgetsDelays, ShowsTooSoonOnSqs])
+def test_a_wrong_queue_on_sqs_is_found_out(queue_machine_on_sqs: Callable[..., QueueMachine], wrong: type[SqsQueue]) -> None:
+    assert finds_out(lambda: queue_machine_on_sqs(wrong))
 
 
 class RegistersAgain(MemoryLedger):

@@ -1,10 +1,8 @@
 """The queue contract on SQS, on moto in process. What moto does not enforce is injected in tests/unit/test_sqs_queue.py."""
 
-import itertools
 from collections.abc import Iterator
 
 import boto3
-import moto.sqs.models
 import pytest
 from moto import mock_aws
 
@@ -12,6 +10,8 @@ from ringfence.aws.queue import SqsQueue
 from ringfence.memory.clock import ManualClock
 from ringfence.ports import Queue
 from ringfence.testing.queue_contract import PassSeconds, QueueContract
+
+from .sqs_on_moto import live_by
 
 SESSION = boto3.session.Session("testing", "testing", region_name="us-east-1")
 
@@ -23,11 +23,7 @@ class TestSqsQueue(QueueContract):
 
     @pytest.fixture
     def queue(self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-        # moto's queues live by the same clock, so that no test has to wait. A little passes at each look: moto shows a message
-        # only after its time, not at it.
-        looks = itertools.count()
-        monkeypatch.setattr(moto.sqs.models, "unix_time", lambda: clock.now() / 1000)
-        monkeypatch.setattr(moto.sqs.models, "unix_time_millis", lambda: clock.now() + next(looks) / 1000)
+        live_by(clock, monkeypatch)
         with mock_aws():
             client = SESSION.client("sqs")
             url = client.create_queue(QueueName="default")["QueueUrl"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,16 @@ class Call:
     def outcome(self) -> Outcome:
         outcome: Outcome = self.heard["heard"]
         return outcome
+
+    @property
+    def unanswered(self) -> int:
+        """Attempts of which nobody told what became of them, though the call itself may have been answered in the end."""
+        return int(self.heard.get("unanswered", 0))
+
+    @property
+    def sent_at_most(self) -> int:
+        """How many attempts there were; without end for a caller that died."""
+        return sys.maxsize if self.ended is None else 1 + self.unanswered
 
     @property
     def method(self) -> str:
@@ -97,7 +108,7 @@ class Write:
     @property
     def may_have_landed(self) -> bool:
         """A refusal is certain only if every attempt was answered: an earlier one may have landed, and been written over."""
-        return self.outcome != "refused" or self.call.heard.get("unanswered", 0) > 0
+        return self.outcome != "refused" or self.call.unanswered > 0
 
     @property
     def row(self) -> Told | None:

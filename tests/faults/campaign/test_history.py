@@ -20,7 +20,7 @@ from tests.simulator.wire import Rows
 from ringfence import App, Context, inhand, transitions
 from ringfence.acceptance import Accepted, Submission
 from ringfence.attempt import run_code
-from ringfence.change import Change, Refused, Written, apply
+from ringfence.change import Change, Refused, Written, all_of, apply
 from ringfence.errors import Stopping
 from ringfence.gateway import Gateway
 from ringfence.job import Guarantee, Job, State
@@ -108,6 +108,7 @@ class Hops:
         self.system.memory_ledger._rows = Rows(self.landed)
         self.app.job("count")(self.count)
         self.app.job("plain")(lambda ctx: None)
+        self.app.job("saves")(lambda ctx: ctx.checkpoint(1))
         self.app.job("fragile")(self.fragile)
 
     def count(self, ctx: Context) -> None:
@@ -212,6 +213,15 @@ def test_answers_that_are_lost(hops: Hops) -> None:
     recorded = hops.recorded()
     assert faults_of(recorded) == {}
     assert {"ok", "unknown"} <= {write.outcome for write in recorded.writes}
+
+
+def test_a_checkpoint_that_is_sent_again_and_lands_again(hops: Hops) -> None:
+    hops.submitted(name="saves")
+    hops.process("worker-a", ledger=[reply_lost("write", call=2)]).work()
+    recorded = hops.recorded()
+    assert faults_of(recorded) == {}
+    (rows,) = recorded.trail.versions.values()
+    assert [row.checkpoint for row in rows] == [None, None, "1", "1", None]
 
 
 def test_a_process_that_dies_at_any_of_its_lines(hops: Hops) -> None:
@@ -413,8 +423,8 @@ def token_reset_by_a_redrive(hops: Hops, monkeypatch: pytest.MonkeyPatch) -> Rec
 def checkpoint_lost_in_a_hand_over(hops: Hops, monkeypatch: pytest.MonkeyPatch) -> Recorded:
     hand_over = transitions.hand_over
     monkeypatch.setattr(transitions, "hand_over", lambda *args, **more: _with(hand_over(*args, **more), checkpoint=None))
-    hops.app.job("saves")(lambda ctx: [ctx.checkpoint(1), _stop(ctx)])
-    hops.submitted(name="saves")
+    hops.app.job("saves-and-stops")(lambda ctx: [ctx.checkpoint(1), _stop(ctx)])
+    hops.submitted(name="saves-and-stops")
     hops.process("worker-a").work()
     return hops.recorded()
 
@@ -457,6 +467,26 @@ def met_a_row_that_was_never_there(hops: Hops, _: pytest.MonkeyPatch) -> Recorde
 def written_by_nobody(hops: Hops, _: pytest.MonkeyPatch) -> Recorded:
     hops.submitted()
     hops.system.memory_ledger.write(transitions.request_cancel(_only(hops), write_id="nobody's"))
+    return hops.recorded()
+
+
+@is_found_by("every_version_was_asked_for")
+def landed_more_often_than_it_was_sent(hops: Hops, _: pytest.MonkeyPatch) -> Recorded:
+    write = hops.system.memory_ledger.write
+    again = Fault(method="write", act=lambda call: [write(*call.args), write(*call.args)][-1], when="instead", call=2)
+    hops.submitted(name="saves")
+    hops.process("worker-a", ledger=[again]).work()
+    return hops.recorded()
+
+
+@is_found_by("every_version_was_asked_for")
+def a_claim_that_lands_twice(hops: Hops, monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    claim = transitions.claim_waiting
+    monkeypatch.setattr(
+        transitions, "claim_waiting", lambda *a, **more: dataclasses.replace(claim(*a, **more), condition=all_of())
+    )
+    hops.submitted()
+    hops.process("worker-a", ledger=[reply_lost("write")]).work()
     return hops.recorded()
 
 

@@ -45,7 +45,7 @@ test-all: $(READY) ## All tests again, faults on moto too and Redis queues on Re
 faults: $(READY) ## Processes, network, Redis and AWS hurt by chance under load: make faults [MINUTES=10] [QUEUES=sqs|redis|both] [SEED=...]
 	PYTHONPATH=tests $(BIN)/python -m faults.campaign --minutes $(MINUTES) --queues $(or $(QUEUES),both) $(if $(SEED),--seed $(SEED)) $(FAULTS_FLAGS)
 
-campaign: $(READY) ## What must hold at full size, half an hour: an outage with 50,000 jobs, a slow neighbour, SIGTERM at many points, READONLY, bugs for make faults
+campaign: $(READY) ## What must hold at full size, half an hour: an outage and a full Redis with 50,000 jobs each, a slow neighbour, SIGTERM at many points, READONLY, bugs for make faults
 	RINGFENCE_TEST_ROUNDS=20 RINGFENCE_TEST_READ_ONLY_SECONDS=5 RINGFENCE_TEST_FAILOVERS=10 $(BIN)/python -m pytest -v \
 		tests/campaigns/campaign_*.py tests/faults/test_worker_stopped.py tests/faults/test_redis_read_only.py
 

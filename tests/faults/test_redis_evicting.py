@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from ringfence.event_names import LEVELS
 from ringfence.local.redis_binaries import redis_server as find_redis_server
 from ringfence.memory.telemetry import MemoryTelemetry
 from ringfence.redis.address import Server
@@ -14,6 +16,8 @@ from ringfence.redis.connection import connect
 from ringfence.redis.queue import RedisQueue
 from ringfence.testing.queue_contract import ticket
 from ringfence.testing.redis_server import RedisServer
+
+from .test_redis_full import used
 
 
 @pytest.fixture
@@ -40,6 +44,26 @@ def test_the_first_call_tells_of_an_evicting_policy(
         assert [name for name, _ in telemetry.events if name.startswith("redis_")] == told
         for _, fields in telemetry.events:
             assert (fields["policy"], fields["server"]) == (policy, f"127.0.0.1:{server.port}")
+
+
+def test_c19_where_only_keys_that_expire_are_evicted_queues_are_only_warned_of(
+    tmp_path: Path, telemetry: MemoryTelemetry
+) -> None:
+    """They have no end, so others' keys go first, and then a full queue takes no more and loses nothing."""
+    assert LEVELS["redis_evicts_other_keys"] == logging.WARNING < LEVELS["redis_evicts_queues"]
+    with RedisServer(find_redis_server(), tmp_path, ["--maxmemory-policy", "volatile-lru"]) as server:
+        queue = RedisQueue(server.connection(telemetry), "default", telemetry=telemetry)
+        for number in range(10):
+            server.ask("SET", f"neighbour-{number}", "x" * 50_000, "EX", 1_000)
+        server.ask("CONFIG", "SET", "maxmemory", used(server))
+        pushed = 0
+        while not (untaken := queue.push(tickets := [ticket() for _ in range(250)])):
+            pushed += len(tickets)
+            assert pushed < 50_000
+
+        assert [name for name, _ in telemetry.events] == ["redis_evicts_other_keys", "queue_memory_new", "redis_call_failed"]
+        assert server.ask("KEYS", "neighbour-*") == []
+        assert queue.depth().ready == pushed + len(tickets) - len(untaken) > 250
 
 
 def test_it_is_told_where_config_is_forbidden(tmp_path: Path, telemetry: MemoryTelemetry) -> None:
@@ -78,9 +102,8 @@ def test_a_queue_that_was_evicted_is_noticed(redis_binary: Path, tmp_path: Path,
     with RedisServer(redis_binary, tmp_path) as server:
         queue = RedisQueue(server.connection(telemetry), "default", telemetry=telemetry)
         queue.push([ticket() for _ in range(1000)])
-        used = int(server.ask("INFO", "memory").split("used_memory:")[1].split()[0])
         server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-        server.ask("CONFIG", "SET", "maxmemory", used + 500_000)
+        server.ask("CONFIG", "SET", "maxmemory", used(server) + 500_000)
         filler = 0
         while server.ask("EXISTS", queue.messages_key):
             server.ask("SET", f"filler-{filler}", "x" * 50_000)

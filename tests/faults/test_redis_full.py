@@ -1,4 +1,7 @@
-"""A Redis whose memory is full and that throws nothing away: what frees memory must not need any. C19"""
+"""A Redis whose memory is full and that throws nothing away: what frees memory must not need any. C19
+
+With fifty thousand jobs of 2 KB and four workers, by each policy: `tests/campaigns/campaign_full_redis.py`.
+"""
 
 from __future__ import annotations
 

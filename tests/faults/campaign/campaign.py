@@ -16,7 +16,7 @@ from .bed import DEFAULT, PRIORITY, Bed
 from .books import Books
 from .events import Story, happened
 from .history import Recorded, marks_in, read
-from .history_checkers import faults_of
+from .history_checkers import faults_of, silent_hops
 from .inside.traces import COUNTER_KEY, COUNTERS, LAST, is_of
 from .load import Load
 from .nemesis import Nemesis
@@ -58,6 +58,7 @@ class Campaign:
         found = self._found(tickets_left, clients_left)
         recorded, in_history = self._judge_history(found.rows)
         told = [f"{checker}: {line}" for checker, lines in in_history.items() for line in lines]
+        told += [f"the history tells of no {hop}" for hop in silent_hops(recorded)]
         reckoned = reckon(dataclasses.replace(found, contradictions=[*found.contradictions, *told]))
         events = self._happened(found.rows.values())
         summary = Summary(

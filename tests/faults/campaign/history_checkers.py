@@ -331,3 +331,12 @@ def faults_of(recorded: Recorded) -> Mapping[str, list[str]]:
     found = {checker.__name__: list(checker(recorded)) for checker in CHECKERS}
     found |= {checker.__name__: list(checker(world)) for checker in SIMULATORS}
     return {name: lines for name, lines in found.items() if lines}
+
+
+HOPS = frozenset({"submit", "register", "append", "handle", "push", "lease", "write", "ran", "acknowledge"})
+"""What every history of a whole system tells of."""
+
+
+def silent_hops(recorded: Recorded) -> list[str]:
+    """Those of which it tells nothing: of them no checker has found anything for that reason alone."""
+    return sorted(HOPS - {call.method for process in recorded.processes for call in process.calls})

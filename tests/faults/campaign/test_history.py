@@ -32,7 +32,7 @@ from ringfence.testing.system import MemorySystem, NoHeartbeat
 from ringfence.worker import Worker
 
 from .history import Recorded, marks_in, read
-from .history_checkers import CHECKERS, SIMULATORS, faults_of
+from .history_checkers import CHECKERS, SIMULATORS, faults_of, silent_hops
 from .inside.planted import PLANTS
 from .inside.recorder import Recorder, added_to
 from .inside.traces import COUNTERS
@@ -177,6 +177,7 @@ def test_a_job_from_its_client_to_its_end(hops: Hops) -> None:
     hops.process("worker-a").work()
     recorded = hops.recorded()
     assert faults_of(recorded) == {}
+    assert silent_hops(recorded) == []
     assert [call.what for process in recorded.processes for call in process.calls] == [
         *("gateway.submit", "ledger.register", "log.append"),
         *("relay.handle", "queue:default.push"),
@@ -276,6 +277,11 @@ def test_a_relay_that_holds_its_place(hops: Hops) -> None:
     hops.process("gateway").submit()
     assert hops.process("relay", queue=[_takes_nothing()]).relay() is not None
     assert faults_of(hops.recorded()) == {}
+
+
+def test_a_history_in_which_a_hop_is_silent(hops: Hops) -> None:
+    hops.process("gateway").submit()
+    assert silent_hops(hops.recorded()) == ["acknowledge", "handle", "lease", "push", "ran", "write"]
 
 
 def test_what_was_before_a_history_began_is_not_in_it(hops: Hops) -> None:

@@ -76,12 +76,12 @@ def test_an_app_that_cannot_be_tried_is_told(ends: str) -> None:
 
 
 @pytest.mark.usefixtures("handlers")
-@pytest.mark.parametrize(("ends", "code"), [("well", 0), ("badly", 1), ("killed", 1)])
+@pytest.mark.parametrize(("ends", "code"), [("well", 0), ("before it began", 0), ("badly", 1), ("killed", 1)])
 def test_a_stop_ends_well_if_every_process_does(ends: str, code: int) -> None:
     def child(_file: object) -> int:
         if ends == "killed":
             signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        else:
+        elif ends != "before it began":
             signal.signal(signal.SIGTERM, lambda *_: os._exit(4 if ends == "badly" else 0))
         os.kill(os.getppid(), signal.SIGTERM)  # its parent's, once it is ready for its own
         time.sleep(60)

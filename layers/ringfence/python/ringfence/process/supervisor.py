@@ -113,7 +113,7 @@ class Supervisor:
         self._liveness = None if liveness_file is None else Liveness(liveness_file, partial(tell, "shows_no_life", os.getpid()))
         self._stops = stops
         self._ended_badly = False
-        """Some child ended with another exit code than 0."""
+        """Some child crashed, or failed."""
 
     def run(self, probe: Callable[[], int]) -> int:
         """Until a SIGTERM, a SIGINT or a hang-up. Returns 0 if every child then ended well within the grace, else 1.
@@ -172,7 +172,7 @@ class Supervisor:
                 self._free.append(place)
                 code = os.waitstatus_to_exitcode(status)
                 self._tell("ended", pid, f"exit code {code}" if code >= 0 else f"signal {-code}")
-                self._ended_badly |= code != 0
+                self._ended_badly |= code not in (0, -signal.SIGTERM)  # which ends it while it is being started (see `fork`)
                 if time.monotonic() - started < SOON_SECONDS:
                     self._start_from = time.monotonic() + PAUSE_SECONDS
 

@@ -11,11 +11,13 @@ from ringfence.errors import Poisoned
 from ringfence.job import Guarantee, Job, State
 from ringfence.ports import SetAside
 from ringfence.relay import Read
-from ringfence.wire import Ticket, decode_record, decode_ticket
+from ringfence.wire import decode_record
 
 from .client_checkers import CLIENT_CHECKERS
+from .deadline_checkers import DEADLINE_CHECKERS
 from .due_checkers import DUE_CHECKERS
 from .history import Entry, History
+from .mishaps import lost_with_its_queue, ticket_in
 from .pace_checkers import PACE_CHECKERS
 from .worker_checkers import WORKER_CHECKERS
 
@@ -33,7 +35,7 @@ def every_accepted_job_ends(world: World) -> Iterator[str]:
         waiting = [job for job in world.ledger.all_jobs() if not job.state.terminal]
         bodies = {name: len(queue.bodies()) for name, queue in world.queues.items() if queue.bodies()}
         yield f"not drained in time: {[(job.job_id, str(job.state)) for job in waiting]}, messages {bodies}"
-    ended_without_row = {entry.args[0] for entry in history.of("ran")} | _lost_with_its_queue(history)
+    ended_without_row = {entry.args[0] for entry in history.of("ran")} | lost_with_its_queue(history)
     for job_id, entry in history.first_accepted.items():
         row = world.ledger.get(job_id)
         if row is None and entry.args[2].guarantee is Guarantee.AT_LEAST_ONCE:
@@ -43,19 +45,6 @@ def every_accepted_job_ends(world: World) -> Iterator[str]:
             yield f"{job_id} was accepted and has no row"
         elif history.finished and not row.state.terminal:
             yield f"{job_id} is {row.state} after the drain"
-
-
-def _lost_with_its_queue(history: History) -> set[str]:
-    """The jobs that rode in tickets when a queue lost its memory: those nobody can bring back."""
-    bodies = [body for entry in history.of("memory lost") for body in entry.args[1]]
-    return {ticket.job_id for body in bodies if (ticket := _ticket_in(body)) is not None and ticket.payload is not None}
-
-
-def _ticket_in(body: str) -> Ticket | None:
-    try:
-        return decode_ticket(body)
-    except Poisoned:
-        return None
 
 
 def effects_land_once(world: World) -> Iterator[str]:
@@ -134,7 +123,7 @@ def acknowledged_only_when_decided(world: World) -> Iterator[str]:
             leased_at.update({(queue, lease.receipt): index for lease in entry.reply})
         elif method == "acknowledge":
             for lease in entry.args[0]:
-                ticket = _ticket_in(lease.body)
+                ticket = ticket_in(lease.body)
                 if ticket is None or not decided_at[ticket.job_id]:
                     if (queue, lease.message_id) not in set_aside:
                         yield f"{lease.body[:60]!r}: {entry.process} acknowledged it, and it was not set aside"
@@ -249,6 +238,7 @@ CHECKERS: tuple[Checker, ...] = (
     acknowledged_only_when_decided,
     the_checkpoint_passes_only_what_was_sent,
     *DUE_CHECKERS,
+    *DEADLINE_CHECKERS,
     *PACE_CHECKERS,
     attempts_are_bounded,
     nothing_falls,

@@ -70,14 +70,14 @@ class _Starts:
         for read in self._world.log.read():
             for job in _jobs_in(read):
                 if job.run_at is not None:
-                    self._recorded[job.job_id] = _seconds(job.run_at)
+                    self._recorded[job.job_id] = seconds_of(job.run_at)
                 delay = self._delays.get(job.job_id)
                 if delay is not None and (job.run_at or 0) < job.created_at + round(delay * 1_000):
                     yield f"{job.job_id} was to wait for {delay} s, and its record says {job.run_at}"
 
     def landed(self, landed: Landed) -> Iterator[str]:
         before, after = landed.before, landed.after
-        job_id, run_at = after.job_id, _seconds(after.run_at)
+        job_id, run_at = after.job_id, seconds_of(after.run_at)
         if before is None:
             delay = self._delays.get(job_id)
             if delay is not None and after.run_at is None and landed.entry.process.startswith(("gateway", "relay")):
@@ -95,7 +95,7 @@ class _Starts:
         self._due[job_id] = run_at
 
     def asked_for_later(self, note: Entry) -> None:
-        job_id, attempt, seconds = note.args
+        job_id, attempt, seconds, _ = note.args
         later = note.at + seconds
         self._later[job_id, attempt] = later + self._world.skews[note.process]
         self._next[job_id, attempt] = min(later, self._next.get((job_id, attempt), later))
@@ -133,7 +133,8 @@ def _jobs_in(read: Read) -> Sequence[JobRecord]:
         return ()
 
 
-def _seconds(time: Millis | None) -> float:
+def seconds_of(time: Millis | None) -> float:
+    """A time as `Entry.at` has it."""
     return NO_TIME if time is None else (time - EPOCH_MS) / 1_000
 
 

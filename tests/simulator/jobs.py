@@ -38,9 +38,11 @@ def _app() -> App:
         here.world.note("started", ctx.job_id, ctx.token if has_row else 0, ctx.attempt)
 
     def later(ctx: Context, *seconds: float) -> Exception:
-        """To be tried again after one of these times; without any, as soon as its backoff says."""
+        """To be tried again after one of these times; without any, as soon as its backoff says. The history has the least
+        delay, and the longest."""
         after_seconds = here.world.random.choice(seconds) if seconds else 0.0
-        here.world.note("asked for later", ctx.job_id, ctx.attempt, after_seconds)
+        longest_seconds = after_seconds + made.jobs[ctx.name].backoff.ceiling(ctx.attempt)
+        here.world.note("asked for later", ctx.job_id, ctx.attempt, after_seconds, longest_seconds)
         return Retry("later", after_seconds=after_seconds) if seconds else ConnectionError("the service is down")
 
     def begin(ctx: Context) -> None:
@@ -90,7 +92,7 @@ def _app() -> App:
     @made.job("doomed", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))
     def doomed(ctx: Context, n: int) -> None:
         begin(ctx)
-        raise ValueError("never")
+        raise later(ctx)
 
     @made.job("plain", timeout="60s", backoff=Backoff(base_seconds=1.0, cap_seconds=5.0))
     def plain(ctx: Context, n: int) -> int:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ringfence import jsontext
+from ringfence.errors import Poisoned
 from ringfence.job import Guarantee
 from ringfence.ports import LogEntry
-from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, Ticket, encode_records, encode_ticket
+from ringfence.wire import MAX_PAYLOAD_BYTES, JobRecord, Ticket, decode_ticket, encode_records, encode_ticket
 
 from .clients import QUEUES, TENANTS
+from .history import History
 
 if TYPE_CHECKING:
     from .world import World
@@ -96,3 +98,17 @@ def lose_memory(world: World) -> None:
             before = queue.bodies()
             queue.lose(how_many)
             world.note("memory lost", queue.name, before[len(queue.bodies()) :])
+
+
+def lost_with_its_queue(history: History) -> set[str]:
+    """The jobs that rode in tickets when a queue lost its memory: those nobody can bring back."""
+    bodies = [body for entry in history.of("memory lost") for body in entry.args[1]]
+    return {ticket.job_id for body in bodies if (ticket := ticket_in(body)) is not None and ticket.payload is not None}
+
+
+def ticket_in(body: str) -> Ticket | None:
+    """None of what nobody can read."""
+    try:
+        return decode_ticket(body)
+    except Poisoned:
+        return None

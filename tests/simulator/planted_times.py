@@ -10,8 +10,10 @@ from unittest.mock import patch
 from ringfence import relay, settle
 from ringfence.job import Millis
 from ringfence.memory.limiter import MemoryLimiter
+from ringfence.memory.queue import MemoryQueue
 from ringfence.outcome import Disposition, Release
 from ringfence.pace import Pacer
+from ringfence.ports import Lease
 from ringfence.queue_settings import QueueSettings
 from ringfence.relay import Relay
 from ringfence.retry import Backoff
@@ -82,6 +84,22 @@ def forgets_the_least_delay() -> AbstractContextManager[Any]:
     return patch.object(Backoff, "delay", lambda self, attempt, source, _least=0.0: original(self, attempt, source))
 
 
+# --- how long one waits --------------------------------------------------------------------------------------------------
+
+
+class HoldsThirtyTimesAsLong(MemoryQueue):
+    def lease(self, max_tickets: int, lease_seconds: float, wait_seconds: float = 0.0) -> list[Lease]:
+        return super().lease(max_tickets, 30 * lease_seconds, wait_seconds)
+
+    def extend(self, leases: Sequence[Lease], lease_seconds: float) -> list[Lease]:
+        return super().extend(leases, 30 * lease_seconds)
+
+
+class GivesBackLate(MemoryQueue):
+    def release(self, leases: Sequence[Lease], delay_seconds: float = 0.0) -> None:
+        super().release(leases, delay_seconds + 300.0)
+
+
 TIME_BUGS: tuple[Bug, ...] = (
     Bug("forgets what it has given out", ("the_pace_is_kept",), lambda: Parts(limiter=ForgetsItsSchedule), lives=STRICT),
     Bug(
@@ -115,5 +133,17 @@ TIME_BUGS: tuple[Bug, ...] = (
         "pushes a job that rides in its ticket without its delay",
         ("nothing_starts_early",),
         lambda: Parts(relay=CarriesAtOnce),
+    ),
+    Bug(
+        "holds a message for thirty leases",
+        ("every_job_goes_on_in_time",),
+        lambda: Parts(queue=HoldsThirtyTimesAsLong),
+        kinds=("crash before", "crash after"),
+    ),
+    Bug("gives messages back five minutes late", ("every_job_goes_on_in_time",), lambda: Parts(queue=GivesBackLate)),
+    Bug(
+        "puts off by an hour what is to be tried again",
+        ("every_job_goes_on_in_time",),
+        planted=rewritten("retry_later", set=lambda change, *_: {**change.set, "run_at": change.set["run_at"] + 3_600_000}),
     ),
 )

@@ -202,6 +202,8 @@ class Wire:
             history.entries.append(entry)
             for before, after in world.landing:
                 history.landed.append(Landed(len(history.entries) - 1, entry, before, after))
+                if after.due_id is not None:
+                    world.marked()
         return reply
 
 

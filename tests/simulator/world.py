@@ -7,6 +7,7 @@ seed.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -179,6 +180,8 @@ class World:
         """How often each event was told, by its name, and each thing noted that is no call."""
         self._readers: list[Task] = []
         """Of the log: who waits for more."""
+        self._passing_over: tuple[Task, float, float] | None = None
+        """The timers, since when they pass runs over, and until when."""
         self._ended_clients = 0
 
     # --- the run -------------------------------------------------------------------------------------------------
@@ -411,7 +414,26 @@ class World:
         while True:
             with suppress(Unavailable):
                 timers.run(lambda: 60.0)
-            self.scheduler.sleep(self.between(5, 25) if self.faults_on else self._until_due(services.clock.now()))
+            if self.faults_on:
+                self.scheduler.sleep(self.between(5, 25))
+            else:
+                self._pass_runs_over(self._until_due(services.clock.now()))
+
+    def _pass_runs_over(self, seconds: float) -> None:
+        """Nothing is to be done for so long, unless a mark comes meanwhile: then the next run is not passed over."""
+        scheduler = self.scheduler
+        self._passing_over = scheduler.me(), scheduler.now, scheduler.now + seconds
+        scheduler.sleep(seconds)
+        self._passing_over = None
+
+    def marked(self) -> None:
+        """Timers owe a job a ticket."""
+        if self._passing_over is not None:
+            timers, since, until = self._passing_over
+            next_run = since + RUN_SECONDS * max(1, math.ceil((self.scheduler.now - since) / RUN_SECONDS))
+            if next_run < until:
+                self._passing_over = None
+                self.scheduler.wake(timers, next_run)
 
     def _until_due(self, now: Millis) -> float:
         """Timers run each minute. Where nothing but waiting for a far time is left to do, the runs before it are left out."""

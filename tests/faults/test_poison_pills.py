@@ -1,4 +1,7 @@
-"""Jobs that kill the process that runs them, and what becomes of those around them (C25)."""
+"""Jobs that kill the process that runs them, and what becomes of those around them (C25).
+
+Deaths are raised here; real ones, in a process with a limit of memory too, are in `tests/integration/test_worker_process.py`.
+"""
 
 from __future__ import annotations
 

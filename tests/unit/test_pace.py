@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -85,22 +85,38 @@ def over_time(here: MemorySystem, seconds: int, *, each: float = 1.0) -> list[tu
     return got
 
 
-class WholeSeconds:
-    """A queue that delays as SQS does, and remembers when its tickets became visible, in milliseconds."""
+class Watched:
+    """A queue that remembers when its tickets became visible, in milliseconds; ``delay`` makes another delay of each."""
 
-    def __init__(self, queue: Any, clock: ManualClock) -> None:
-        self._queue, self._clock = queue, clock
-        self.visible: list[int] = []
+    def __init__(self, queue: Any, clock: ManualClock, delay: Callable[[float], float] = float) -> None:
+        self._queue, self._clock, self._delay = queue, clock, delay
+        self.visible: list[tuple[float, str]] = []
 
     def push(self, tickets: Sequence[Ticket], delay_seconds: float | Sequence[float] = 0.0) -> list[Ticket]:
         delays = [delay_seconds] * len(tickets) if isinstance(delay_seconds, int | float) else delay_seconds
-        whole = [math.ceil(delay) for delay in delays]
-        self.visible += [self._clock.now() + delay * 1_000 for delay in whole]
-        untaken: list[Ticket] = self._queue.push(tickets, [float(delay) for delay in whole])
+        delayed = [float(self._delay(delay)) for delay in delays]
+        now = self._clock.now()
+        self.visible += [(now + delay * 1_000, ticket.job_id) for ticket, delay in zip(tickets, delayed, strict=True)]
+        untaken: list[Ticket] = self._queue.push(tickets, delayed)
         return untaken
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
+
+
+def watched(delay: Callable[[float], float] = float, **settings: Any) -> tuple[MemorySystem, Watched]:
+    clock = ManualClock()
+    queue = Watched(None, clock, delay)
+
+    def wrap(name: str, port: Any) -> Any:
+        if name != "queue:default":
+            return port
+        queue._queue = port
+        return queue
+
+    here = MemorySystem(app(), clock=clock, wrap=wrap)
+    here.queue_settings.change("default", settings)
+    return here, queue
 
 
 # --- without a pace --------------------------------------------------------------------------------------------------
@@ -448,16 +464,16 @@ def test_timers_linger_while_a_line_waits_for_room() -> None:
 # --- newcomers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_is_opened_to_a_steady_stream_of_newcomers_who_then_go_behind_the_last_of_it() -> None:
-    here = system(paused=True)
-    expected = submitted(here, 5)
+def opened_to_a_steady_stream(here: MemorySystem, parked: int) -> list[str]:
+    """While its timers run, somebody joins between each look at an empty line and its opening. Returns who was parked."""
+    here.queue_settings.change("default", {"paused": True})
+    expected = submitted(here, parked)
     here.run_relay()
     here.queue_settings.change("default", {"paused": False})
     here.clock.sleep(5)
     line = here.memory_ledger.line
 
     def somebody_joins_at_the_last_moment(queue: str, limit: int) -> Any:
-        """Between the look at the line and its opening."""
         found = line(queue, limit)
         if not found:
             expected.extend(submitted(here, 1))
@@ -467,12 +483,32 @@ def test_a_line_is_opened_to_a_steady_stream_of_newcomers_who_then_go_behind_the
     here.memory_ledger.line = somebody_joins_at_the_last_moment  # type: ignore[method-assign]
     give_up_at = here.clock.monotonic() + 30
     here.timers.run(lambda: give_up_at - here.clock.monotonic(), linger=True)
-    assert not here.queue_settings.read("default").line.waiting
     here.memory_ledger.line = line  # type: ignore[method-assign]
+    assert not here.queue_settings.read("default").line.waiting
+    return expected
+
+
+def test_a_line_is_opened_to_a_steady_stream_of_newcomers_who_then_go_behind_the_last_of_it() -> None:
+    here = system()
+    expected = opened_to_a_steady_stream(here, 5)
     here.clock.sleep(10)
     here.timers.run()
     here.clock.sleep(10)
     assert drained(here) == expected
+
+
+def test_newcomers_to_a_line_that_was_just_opened_keep_its_rate_and_go_behind_the_last_of_it() -> None:
+    """Their tickets are held back for a while, and must not all be visible at its end."""
+    here, queue = watched(rate_per_second=10.0, burst=2)
+    before = opened_to_a_steady_stream(here, 5)
+    newcomers = []
+    for _ in range(70):
+        newcomers += submitted(here, 1)
+        here.run_relay()
+        here.clock.sleep(0.1)
+    in_order = sorted(queue.visible, key=lambda ticket: ticket[0])
+    assert [job_id for _, job_id in in_order] == before + newcomers
+    ensure_within_rate([at for at, _ in queue.visible], per_second=10.0, burst=2)
 
 
 def test_a_line_whose_last_place_was_given_out_in_vain_is_opened_all_the_same() -> None:
@@ -875,23 +911,14 @@ def test_the_clock_of_a_relay_ten_minutes_off_starts_nothing_early() -> None:
 
 
 def test_where_delays_are_whole_seconds_a_second_more_of_the_rate_may_surface_together_and_nothing_beyond() -> None:
-    clock = ManualClock()
-    queue = WholeSeconds(None, clock)
-
-    def wrap(name: str, port: Any) -> Any:
-        if name != "queue:default":
-            return port
-        queue._queue = port
-        return queue
-
-    here = MemorySystem(app(), clock=clock, wrap=wrap)
-    here.queue_settings.change("default", {"rate_per_second": 20, "burst": 1})
+    here, queue = watched(math.ceil, rate_per_second=20, burst=1)
     for pause in (0.0, 0.37, 1.9, 0.03, 4.2):
-        clock.sleep(pause)
+        here.clock.sleep(pause)
         submitted(here, 20)
         here.run_relay()
     over_time(here, 20, each=0.7)
-    assert len(queue.visible) == 100
-    ensure_within_rate(queue.visible, per_second=20, burst=1, slack_ms=1_000)
+    moments = [at for at, _ in queue.visible]
+    assert len(moments) == 100
+    ensure_within_rate(moments, per_second=20, burst=1, slack_ms=1_000)
     with pytest.raises(AssertionError):  # so a bound that is much narrower, let alone that of Redis, would not be true
-        ensure_within_rate(queue.visible, per_second=20, burst=1, slack_ms=900)
+        ensure_within_rate(moments, per_second=20, burst=1, slack_ms=900)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ EMPTY_LOOKS = 3
 it would never be empty for long enough."""
 
 HEAD_START_MS = 5_000
-"""Then the tickets of newcomers are held back for so long, and those who joined at the last moment are released before them."""
+"""Then the tickets of newcomers are held back for so long, and those who joined at the last moment are released before them.
+The releases of that time are theirs: were they given to newcomers, all of these would be visible at its end, at once."""
 
 FORGOTTEN_MS = 600_000
 """Nobody stands in a line that has been open for so long."""
@@ -50,6 +52,8 @@ class Lines:
         self._sender = Sender(services, queues, pacer)
         self._empty_looks: dict[str, int] = {}
         self._last_released: dict[str, Millis] = {}
+        self._ahead: dict[str, list[float]] = {}
+        """By queue, the releases that are reserved for those who joined at the last moment, on the monotonic clock."""
 
     def serve(self, states: Mapping[str, QueueState], has_time: Callable[[], bool]) -> Served:
         """Call up those whose turn it is, in every line, and open the lines that are empty."""
@@ -90,7 +94,7 @@ class Lines:
                 return self._serve_group(group, most)
         if not jobs:
             return Served(0, self._open(queue, line) if line.waiting else self._is_fresh(line))
-        waits = self._pacer.call_up(queue, len(jobs))
+        waits = self._call_up(queue, len(jobs))
         called = jobs[: len(waits)]
         sent = self._sender.release(
             queue, called, [max(wait, self._until(job.run_at or 0)) for job, wait in zip(called, waits, strict=True)]
@@ -109,7 +113,7 @@ class Lines:
         queue, standing = group.queue, group.waiting[:most]
         rows = {job.job_id: job for job in self._ledger.peek([job_id for job_id, _ in standing])}
         jobs = [(rows[job_id], place) for job_id, place in standing if job_id in rows and waits_in_group(rows[job_id])]
-        waits = self._pacer.call_up(queue, len(jobs))
+        waits = self._call_up(queue, len(jobs))
         called = jobs[: len(waits)]
         sent = self._sender.push(
             queue,
@@ -130,6 +134,13 @@ class Lines:
             return Served(len(sent.pushed), more=True)
         return self._held_up(queue, len(sent.pushed))
 
+    def _call_up(self, queue: str, count: int) -> list[Millis]:
+        now = self._clock.monotonic()
+        ahead = [release for release in self._ahead.get(queue, ()) if release >= now]  # two that are late would come at once
+        waits = self._pacer.call_up(queue, count, [math.ceil((release - now) * 1_000) for release in ahead])
+        self._ahead[queue] = ahead[len(waits) :]
+        return waits
+
     def _held_up(self, queue: str, released: int) -> Served:
         """Nobody else is called up now; room below a high-water mark may come at any moment."""
         return Served(released, look_again=self._pacer.state(queue).settings.high_water_mark is not None)
@@ -146,8 +157,11 @@ class Lines:
             self._opened(queue, line)
             return False
         self._empty_looks[queue] = self._empty_looks.get(queue, 0) + 1
-        if self._empty_looks[queue] >= EMPTY_LOOKS and self._pacer.open_line(queue, None, now + HEAD_START_MS):
-            self._opened(queue, line)
+        if self._empty_looks[queue] >= EMPTY_LOOKS:
+            waits = self._pacer.reserve_ahead(queue, HEAD_START_MS)
+            self._ahead[queue] = [self._clock.monotonic() + wait / 1_000 for wait in waits]
+            if self._pacer.open_line(queue, None, now + HEAD_START_MS):
+                self._opened(queue, line)
         return True
 
     def _opened(self, queue: str, line: Line) -> None:

@@ -16,7 +16,7 @@ time; that a retry keeps its place; that SQS, a standard queue, hands tickets ou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ringfence.errors import Unavailable
@@ -32,6 +32,9 @@ DEPTH_SECONDS = 1.0
 
 LONGEST_PUSH_MS = 1_000
 """What is later than this after the one before is so on purpose: its rate was lowered, or it had a time of its own."""
+
+RESERVED_AHEAD = 10_000
+"""Releases that are reserved for nobody yet, at the most: those of five seconds at two thousand a second."""
 
 HORIZON_SECONDS = 120.0
 """What goes later than this is parked. Twice the timers' period, so that the pace never pauses for them; no longer, because a
@@ -110,8 +113,9 @@ class Pacer:
             return most
         return min(most, settings.burst + math.ceil(settings.rate_per_second * self._horizon_ms / 1_000))
 
-    def call_up(self, queue: str, count: int) -> list[Millis]:
-        """The same for the first in line, whom nobody is in front of."""
+    def call_up(self, queue: str, count: int, ahead: Sequence[Millis] = ()) -> list[Millis]:
+        """The same for the first in line, whom nobody is in front of. ``ahead`` are the waits of releases that were reserved
+        before, and are used first."""
         settings = self.state(queue).settings
         if settings.paused or count == 0:
             return []
@@ -119,7 +123,19 @@ class Pacer:
             count = min(count, self._room(queue, settings.high_water_mark, count))
         if count == 0 or settings.rate is None:
             return self._in_order(queue, [0] * count)
-        return self._in_order(queue, self._limiters[queue].reserve(queue, count, settings.rate, self._horizon_ms))
+        waits = list(ahead[:count])
+        if len(waits) < count:
+            waits += self._limiters[queue].reserve(queue, count - len(waits), settings.rate, self._horizon_ms)
+        return self._in_order(queue, waits)
+
+    def reserve_ahead(self, queue: str, within: Millis) -> list[Millis]:
+        """How long each of the releases of the next while has to wait: reserved for nobody yet, and whoever asks meanwhile gets
+        later ones. None where there is no rate."""
+        settings = self.state(queue).settings
+        if settings.rate is None or settings.rate_per_second is None:
+            return []
+        count = min(RESERVED_AHEAD, settings.burst + math.ceil(settings.rate_per_second * within / 1_000))
+        return self._limiters[queue].reserve(queue, count, settings.rate, within)
 
     def _in_order(self, queue: str, waits: list[Millis]) -> list[Millis]:
         """The waits, none ending before that of the last ticket pushed from here: a delay begins when its push arrives, and the

@@ -87,7 +87,7 @@ class _Starts:
             if run_at + ROUNDING_SECONDS < later:
                 yield f"{job_id} is to be tried again at {later:.3f}, and its row says {run_at:.3f}"
         elif not before.state.terminal and not after.state.terminal:
-            if after.token > before.token:
+            if after.state is State.RUNNING and after.attempt_id != before.attempt_id:
                 self._claimed[job_id, after.token] = run_at
             if run_at < self._due[job_id]:  # a place in line is no earlier either
                 yield f"{job_id} is due at {self._due[job_id]:.3f}, and its row says {run_at:.3f}"
@@ -103,7 +103,7 @@ class _Starts:
     def started(self, note: Entry) -> Iterator[str]:
         job_id, token, attempt = note.args
         if token:
-            due = self._claimed[job_id, token]
+            due = self._claimed.get((job_id, token), NO_TIME)
             if self._by_clock_of(note.process, note.at) < due:
                 yield f"{job_id}: began at {note.at:.3f}, by the clock of {note.process} before {due:.3f}"
         elif note.at + ROUNDING_SECONDS < (visible := self._visible.get((job_id, attempt), NO_TIME)):

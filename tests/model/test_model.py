@@ -33,6 +33,7 @@ class Case:
 
 DIED = "dies; its lease"
 FROZEN = "is frozen"
+DOUBLE = "delivers it once more"
 REFUSED_LATE = "is refused"
 OWN_WRITE = "recognises its own"
 
@@ -40,7 +41,34 @@ SHORT = {
     "two jobs, three workers, four tokens": Case(
         Scope(kinds=("now", "now"), max_attempts=4, faults=1, delays=("soon",), others=frozenset({"succeed"})),
         5_000,
-        (DIED, FROZEN, REFUSED_LATE, OWN_WRITE, "the relay dies", "delivers it once more"),
+        (DIED, FROZEN, REFUSED_LATE, OWN_WRITE, "the relay dies", DOUBLE),
+        tokens=4,
+    ),
+    "two jobs, either of which may fail": Case(Scope(kinds=("now", "now"), faults=1, delays=("soon",)), 4_000, (DIED, DOUBLE)),
+    "two jobs, and two faults in one life": Case(
+        Scope(kinds=("now", "now"), workers=2, faults=2, delays=("soon",), outcomes=frozenset({"succeed"})),
+        6_000,
+        (DIED, FROZEN, OWN_WRITE, DOUBLE, "cannot push", "cannot reach the ledger"),
+        tokens=3,
+    ),
+    "two jobs, and a death, an ended lease and a duplicate in one life": Case(
+        Scope(
+            kinds=("now", "now"),
+            workers=2,
+            max_attempts=4,
+            faults=3,
+            only=(DIED, FROZEN, DOUBLE),
+            delays=("soon",),
+            outcomes=frozenset({"succeed"}),
+        ),
+        5_000,
+        (DIED, FROZEN, REFUSED_LATE, DOUBLE),
+        tokens=4,
+    ),
+    "three faults in one life": Case(
+        Scope(max_attempts=4, faults=3, delays=("soon",), outcomes=frozenset({"succeed"})),
+        4_000,
+        (DIED, FROZEN, REFUSED_LATE, OWN_WRITE, DOUBLE),
         tokens=4,
     ),
     "retries in the queue and on the row": Case(Scope(faults=1), 1_500, ("the timers die", "loses its patience"), tokens=3),
@@ -86,6 +114,9 @@ DEEP = {
         Scope(kinds=("now", "now"), max_attempts=4, faults=1, delays=("soon",)), tokens=4
     ),
     "two jobs, two faults": Case(Scope(kinds=("now", "now"), faults=2, delays=("soon",))),
+    "two jobs, three faults": Case(
+        Scope(kinds=("now", "now"), max_attempts=4, faults=3, delays=("soon",), outcomes=frozenset({"succeed"})), tokens=4
+    ),
     "two jobs from two clients": Case(
         Scope(kinds=("now", "soon"), faults=1, delays=("soon",), from_the_gateway=True, outcomes=frozenset({"succeed", "kill"}))
     ),
@@ -165,6 +196,18 @@ ALIKE = {
     "three workers": (Scope(faults=1, delays=("soon",), failovers=True), None),
     "timers and operators": (Scope(faults=0, workers=2, cancels=1, outcomes=frozenset({"fail"})), None),
     "a wrong design": (Scope(faults=1, workers=2, delays=("soon",)), BY_ID),
+    "two jobs": (
+        Scope(
+            kinds=("now", "now"),
+            faults=1,
+            workers=1,
+            cancels=1,
+            max_attempts=1,
+            delays=("later",),
+            outcomes=frozenset({"fail"}),
+        ),
+        None,
+    ),
 }
 
 

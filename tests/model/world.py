@@ -103,39 +103,48 @@ class World(NamedTuple):
 
 class Keys:
     """Which worlds are the same: workers and tickets are named by what they do, ids by what they equal, and of a write that
-    can only be refused nothing counts but that."""
+    can only be refused nothing counts but that. Jobs that are ``alike`` have no names either, once they are out of the log."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, alike: bool = False) -> None:
         self._late_is_late = rules.late_owners_are_refused
         self._stale_is_stale = rules.stale_snapshots_are_refused
-        self._small: dict[Hashable, int] = {}
+        self._alike = alike
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[Hashable, int] = {}
+        """What was said of a job: a step leaves the others as they were, and most have been so before."""
 
     def of(self, world: World) -> Hashable:
-        small = self._small
-        jobs, labels, ranks = [], [], []
-        for number, job in enumerate(world.jobs):
-            label, rank, told = self._job(number, job, world.workers)
-            jobs.append(small.setdefault(told, len(small)))
-            labels.append(label)
-            ranks.append(rank)
-        workers = sorted(
-            small.setdefault(told, len(small))
-            for told in [self._worker(at, worker, world.jobs, labels, ranks) for at, worker in enumerate(world.workers)]
-        )
-        return (
-            *jobs,
-            *workers,
-            world.log,
-            world.relay,
-            self._timers(world),
-            self._operator(world),
-            world.faults,
-            world.cancels,
-            world.redrives,
-        )
+        at_work: list[list[tuple[int, Worker]]] = [[] for _ in world.jobs]
+        for at, worker in enumerate(world.workers):
+            if worker.stage != IDLE:
+                at_work[worker.job].append((at, worker))
+        jobs = []
+        for job, workers in zip(world.jobs, at_work, strict=True):
+            asked = (job, *workers)
+            told = self._known.get(asked)
+            if told is None:
+                told = self._known[asked] = self._number(self._with_workers(job, workers))
+            jobs.append(told)
+        if world.timers is not None:
+            number = world.timers.job
+            jobs[number] = self._number((jobs[number], self._timers(world.timers, world.jobs[number])))
+        if world.operator is not None:
+            number = world.operator[1]
+            jobs[number] = self._number((jobs[number], self._operator(world.operator, world.jobs[number])))
+        if self._alike and not world.log and world.relay is None:
+            jobs.sort()
+        return (*jobs, world.log, world.relay, world.faults, world.cancels, world.redrives)
+
+    def _number(self, told: Hashable) -> int:
+        return self._numbers.setdefault(told, len(self._numbers))
+
+    def _with_workers(self, job: Job, at_work: list[tuple[int, Worker]]) -> Hashable:
+        """A job, and those who are at work on it, by no name and in no order."""
+        labels, ranks, told = self._job(job, at_work)
+        return (told, *sorted(self._number(self._worker(at, worker, job, labels, ranks)) for at, worker in at_work))
 
     def _job(
-        self, number: int, job: Job, workers: tuple[Worker, ...]
+        self, job: Job, at_work: list[tuple[int, Worker]]
     ) -> tuple[dict[int, tuple[int, bool, int]], dict[int, list[int]], Hashable]:
         """How its tickets are called, which of their deliveries are compared, and the job itself."""
         row = job.row
@@ -144,11 +153,10 @@ class Keys:
         if row is not None and recorded:
             ranks[recorded] = [row.deliveries]
         busy: dict[int, list[tuple[int, int]]] = {}
-        for at, worker in enumerate(workers):
-            if worker.stage != IDLE and worker.job == number:
-                busy.setdefault(worker.ticket, []).append((at, worker.stage))
-                if worker.stage <= SEEN:
-                    ranks.setdefault(worker.ticket, []).append(worker.deliveries)
+        for at, worker in at_work:
+            busy.setdefault(worker.ticket, []).append((at, worker.stage))
+            if worker.stage <= SEEN:
+                ranks.setdefault(worker.ticket, []).append(worker.deliveries)
         for known in ranks.values():
             if len(known) > 1:
                 known[:] = sorted(set(known))
@@ -198,18 +206,12 @@ class Keys:
         self,
         at: int,
         worker: Worker,
-        jobs: tuple[Job, ...],
-        labels: list[dict[int, tuple[int, bool, int]]],
-        ranks: list[dict[int, list[int]]],
-    ) -> Hashable:
-        stage = worker.stage
-        if stage == IDLE:
-            return IDLE
-        job = jobs[worker.job]
-        row = job.row
-        place, is_recorded, holder = labels[worker.job].get(
-            worker.ticket, (-1, row is not None and row.ticket == worker.ticket, 0)
-        )
+        job: Job,
+        labels: dict[int, tuple[int, bool, int]],
+        ranks: dict[int, list[int]],
+    ) -> tuple[Hashable, ...]:
+        stage, row = worker.stage, job.row
+        place, is_recorded, holder = labels.get(worker.ticket, (-1, row is not None and row.ticket == worker.ticket, 0))
         told: Hashable
         if stage == LEASED:
             told = None
@@ -224,8 +226,8 @@ class Keys:
                 told = (*told, pending.change, pending.later)
         else:
             told = worker.more
-        rank = ranks[worker.job][worker.ticket].index(worker.deliveries) if stage <= SEEN else 0
-        return (stage, worker.job, place, holder == at, is_recorded, rank, told)
+        rank = ranks[worker.ticket].index(worker.deliveries) if stage <= SEEN else 0
+        return (stage, place, holder == at, is_recorded, rank, told)
 
     def _pending(self, pending: Pending, job: Job) -> Hashable:
         if pending.applied:
@@ -240,17 +242,12 @@ class Keys:
             return (owner.attempts, owner.hand_overs, owner.counted, owner.cancel)
         return 0 if self._late_is_late else (owner, owner.attempt == job.claims)
 
-    def _timers(self, world: World) -> Hashable:
-        if world.timers is None:
-            return None
-        row = world.jobs[world.timers.job].row
-        is_same = row is not None and row.due == world.timers.due
-        return (*world.timers._replace(due=world.timers.due > 0), is_same)
+    def _timers(self, timers: Timers, job: Job) -> Hashable:
+        is_same = job.row is not None and job.row.due == timers.due
+        return ("timers", timers.state, timers.due > 0, timers.run_at, timers.first_done, is_same)
 
-    def _operator(self, world: World) -> Hashable:
-        if world.operator is None:
-            return None
-        what, number, row, version = world.operator
-        if version == world.jobs[number].version:
-            return (what, number, True)
-        return (what, number, False) if self._stale_is_stale else (what, number, row)
+    def _operator(self, operator: Any, job: Job) -> Hashable:
+        what, _, row, version = operator
+        if version == job.version:
+            return (what, True)
+        return (what, False) if self._stale_is_stale else (what, row)

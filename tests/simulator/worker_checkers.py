@@ -135,13 +135,16 @@ def workers_end_in_good_order(world: World) -> Iterator[str]:
     landed_at: dict[int, Landed] = {landed.index: landed for landed in world.history.landed}
     claimed_by: dict[str, str | None] = {}
     """Job → the worker that claimed it and is still at it."""
+    invoked_at: dict[str, float] = {}
     for index, entry in enumerate(world.history.entries):
         if (landed := landed_at.get(index)) is not None:
             before, row = landed.before, landed.after
             if row.state is not State.RUNNING:
                 claimed_by.pop(row.job_id, None)
-            elif before is not None and row.token > before.token:
-                claimed_by[row.job_id] = row.worker
+            elif before is not None and row.token > before.token and entry.sent_at >= invoked_at.get(entry.process, 0.0):
+                claimed_by[row.job_id] = row.worker  # unless its claim was frozen on its way, with an earlier invocation
+        elif entry.what == "invoked":
+            invoked_at[entry.process] = entry.at
         elif entry.what == "cut off":
             (struck,) = entry.args
             if not struck:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import re
 import threading
@@ -15,18 +16,20 @@ import pytest
 
 from ringfence import App, Check, Context, Dead, Put, Retry, Stopping
 from ringfence.change import Change, OneOf
+from ringfence.claim import Claimant, Claimed, claim
 from ringfence.clock import SystemClock
 from ringfence.crew import NOT_STARTED_PAUSE_SECONDS
 from ringfence.job import Guarantee, Job, State
+from ringfence.outcome import Keep
 from ringfence.ownership import Ownership
-from ringfence.ports import Lease
+from ringfence.ports import Lease, Services
 from ringfence.retry import Backoff
 from ringfence.testing.port_faults import Crash, Fault, Faulty, reply_lost, unavailable
 from ringfence.testing.system import MemorySystem
 from ringfence.timeleft import HAND_OVER_SECONDS, STOP_SECONDS
 from ringfence.transitions import MAX_AHEAD_SECONDS
 from ringfence.verdict import RETURNS_PER_ATTEMPT
-from ringfence.wire import Ticket, encode_ticket
+from ringfence.wire import Ticket, decode_ticket, encode_ticket
 
 
 def system(code: Callable[..., Any], **options: Any) -> MemorySystem:
@@ -686,6 +689,36 @@ def test_a_job_whose_claim_ends_too_late_is_handed_over_unrun() -> None:
     assert here.worker().handle(here.queues["default"], leases, lambda: 3.0 if any(claimed) else 900.0) == []
     row = here.job(job.job_id)
     assert (row.state, row.attempts, row.token) == (State.QUEUED, 0, 1)
+
+
+def test_who_claims_for_a_batch_that_has_returned_does_not_try_again() -> None:
+    """A thread that is frozen between two invocations would take the job from whoever has it in the next one."""
+    here = system(lambda ctx: None)
+    job = here.submit("job")
+    here.run_relay()
+    (lease,) = here.queues["default"].lease(1, 30)
+    lost = Claimant("lost", decode_ticket(lease.body), lease, 1.0, None)
+    assert isinstance(claim(lost, here.services), Claimed)
+    here.clock.sleep(60.0)  # now it may be taken over, but not by the common claim: that one looks again
+    late = dataclasses.replace(lost, worker="late")
+    looks = iter([False, True])
+    assert claim(late, here.services, is_over=lambda: next(looks)) == Keep()
+    assert here.job(job.job_id).worker == "lost"
+    assert isinstance(claim(late, here.services), Claimed)
+
+
+def test_what_claims_is_told_when_its_batch_has_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Callable[[], bool]] = []
+    while_it_ran: list[bool] = []
+
+    def watched(claimant: Claimant, services: Services, be_alone: Any, is_over: Callable[[], bool]) -> Any:
+        asked.append(is_over)
+        while_it_ran.append(is_over())
+        return claim(claimant, services, be_alone, is_over)
+
+    monkeypatch.setattr("ringfence.attempt.claim", watched)
+    assert run(system(lambda ctx: None)).state is State.SUCCEEDED
+    assert (while_it_ran, [is_over() for is_over in asked]) == ([False], [True])
 
 
 def test_an_outcome_that_was_written_without_hearing_of_it_is_no_late_write() -> None:

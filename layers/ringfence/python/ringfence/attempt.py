@@ -69,11 +69,17 @@ class Taker:
         return spec.timeout_seconds if spec else max((spec.timeout_seconds for spec in self.jobs.values()), default=0.0)
 
     def take(
-        self, queue: Queue, lease: Lease, ticket: Ticket | Poisoned, be_alone: Callable[[], bool] = lambda: True
+        self,
+        queue: Queue,
+        lease: Lease,
+        ticket: Ticket | Poisoned,
+        be_alone: Callable[[], bool] = lambda: True,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> Ownership | Carried | Disposition:
         """The hold on a job that is to run here; or what happens to the message instead.
 
-        ``be_alone`` waits until nothing else runs in this process, before a job is claimed that may kill it.
+        ``be_alone`` waits until nothing else runs in this process, before a job is claimed that may kill it; ``is_over`` says
+        whether it is too late to claim any.
         """
         if isinstance(ticket, Poisoned):
             return bury_poison(lease, ticket, self.services)
@@ -83,7 +89,7 @@ class Taker:
             return give_row(carried, self.services) if carried.may_kill_its_worker else carried
         known = None if ticket.name is None else self.jobs.get(ticket.name)
         claimant = Claimant(self.worker, ticket, lease, lease_seconds, None if known is None else known.max_attempts)
-        claimed = claim(claimant, self.services, be_alone)
+        claimed = claim(claimant, self.services, be_alone, is_over)
         if not isinstance(claimed, Claimed):
             return claimed
         spec = self._spec(claimed.job.name)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from ringfence import transitions
-from ringfence.change import Change, Written
+from ringfence.change import Change, Refused, Written
 from ringfence.company import LATER_SECONDS
 from ringfence.errors import Poisoned, Unavailable
 from ringfence.job import Job, Millis, State
-from ringfence.outcome import Acknowledge, Disposition, Release
+from ringfence.outcome import Acknowledge, Disposition, Keep, Release
 from ringfence.patience import REST_SECONDS, patiently
 from ringfence.poison import bury, set_aside_message
 from ringfence.ports import Lease, Services
@@ -49,10 +48,17 @@ class Claimed:
     counted: bool
 
 
-def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] = lambda: True) -> Claimed | Disposition:
+def claim(
+    claimant: Claimant,
+    services: Services,
+    be_alone: Callable[[], bool] = lambda: True,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Claimed | Disposition:
     """Mint the token and own the job; or say what happens to the message instead.
 
     ``be_alone`` is asked before a job is claimed whose last two workers were lost; it says no if that cannot be had now.
+    ``is_over`` says whether nobody waits for the answer any more: a thread that was frozen with its function claims nothing in
+    the next invocation, where it would only keep the job from whoever has it there.
     """
     ticket, lease = claimant.ticket, claimant.lease
     now = services.clock.now()
@@ -66,9 +72,15 @@ def claim(claimant: Claimant, services: Services, be_alone: Callable[[], bool] =
         max_attempts=claimant.max_attempts,
     )
     change = transitions.claim_waiting(owner, write_id=services.ids.mark())
+
+    def write() -> Written | Refused | None:
+        return None if is_over() else services.ledger.write(change)
+
     try:
         for _ in range(LOOKS):
-            outcome = patiently(partial(services.ledger.write, change), services)
+            outcome = patiently(write, services)
+            if outcome is None:
+                return Keep()  # by now it may be another's
             if isinstance(outcome, Written):
                 return _written(Claimed(outcome.job, "attempts" in change.add), lease, services)
             verdict = judge(outcome.seen, ticket, lease.deliveries, services.clock.now(), claimant.max_attempts)

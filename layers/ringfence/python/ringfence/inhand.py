@@ -124,7 +124,7 @@ class InHand:
         if seat is None:
             return Release()
         try:
-            hold = self._taker.take(self._queue, lease, ticket, lambda: seat.be_alone(self._stops))
+            hold = self._taker.take(self._queue, lease, ticket, lambda: seat.be_alone(self._stops), self._over.is_set)
             if not isinstance(hold, Hold):
                 return hold
             hold.leave = seat.leave

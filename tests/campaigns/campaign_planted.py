@@ -15,6 +15,9 @@ from tests.faults.campaign.inside.planted import PLANTS
 ROOT = Path(__file__).parents[2]
 WRONG = 1
 
+TRIES = 3
+"""Whether an owner is frozen at the right moment is a matter of luck."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -27,7 +30,7 @@ class Trial:
 
 
 TRIALS = {
-    "complete-by-id": Trial("sqs", 0.5, ("freeze-owner",), frozenset({"ended_attempts_write_nothing"})),
+    "complete-by-id": Trial("sqs", 1.5, ("freeze-owner",), frozenset({"ended_attempts_write_nothing"})),
     "two-writes": Trial("redis", 1.0, ("slow", "kill-owner"), frozenset({"doubled", "effects_land_once"})),
     "acknowledge-first": Trial("both", 0.2, ("kill-owner",), frozenset({"stuck", "acknowledged_only_when_decided"})),
     "checkpoint-past-push": Trial(
@@ -37,10 +40,19 @@ TRIALS = {
 }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_campaign_finds_what_is_planted(plant: str) -> None:
     trial = TRIALS[plant]
+    for _ in range(TRIES):
+        found = campaign(plant, trial)
+        if trial.found_by <= found:
+            return
+    pytest.fail(f"{sorted(trial.found_by - found)} found nothing in {TRIES} campaigns; the last one found {sorted(found)}")
+
+
+def campaign(plant: str, trial: Trial) -> set[str]:
+    """The checkers that found something, and what else is counted."""
     acts = [option for act in trial.acts for option in ("--act", act)]
     options = ["--plant", plant, "--queues", trial.queues, "--minutes", str(trial.minutes), *acts]
     path = os.pathsep.join([str(ROOT / "tests"), *(each for each in sys.path if each)])
@@ -52,6 +64,6 @@ def test_a_campaign_finds_what_is_planted(plant: str) -> None:
         text=True,
     )
     told = json.loads(run.stdout)
-    assert run.returncode == WRONG
-    counted = {name for name, count in told.items() if isinstance(count, int) and count}
-    assert trial.found_by <= counted | told["found_in_history"].keys()
+    found = {name for name in ("lost", "doubled", "stuck", "other") if told[name]}
+    assert run.returncode == (WRONG if found else 0)
+    return {*found, *told["found_in_history"]}

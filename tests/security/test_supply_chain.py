@@ -72,7 +72,7 @@ CONFIGURED = ("-c", str(ROOT / "pyproject.toml"))
 
 
 def bandit(*arguments: str) -> list[Mapping[str, Any]]:
-    command = [sys.executable, "-m", "bandit", "-q", "-r", "-f", "json", *arguments]
+    command = [sys.executable, "-m", "bandit", "-q", "-r", "-n", "0", "-f", "json", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
     assert report["errors"] == []

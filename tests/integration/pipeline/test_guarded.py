@@ -28,6 +28,7 @@ from ringfence.job import Job, State
 from ringfence.local.dev import Dev
 from ringfence.ports import ApiKey, LogEntry
 from ringfence.runtime import Runtime
+from ringfence.testing.dev_system import FUNCTIONS
 from ringfence.testing.emulator_kinds import USUAL, startable
 from ringfence.testing.redis_server import RedisServer
 from ringfence.testing.worker_command import RINGFENCE
@@ -54,6 +55,7 @@ def dev(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> 
         emulator=startable(USUAL),
         auth="api-key",
         parameters=parameters,
+        processes=dict.fromkeys(FUNCTIONS, 1),  # whose start is most of what this costs
         run_folder=tmp_path_factory.mktemp("run"),
     ) as guarded:
         yield guarded

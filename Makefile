@@ -81,7 +81,7 @@ lint-template: $(READY)
 AUDIT = $(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off $(ADVISORIES)
 audit: $(READY) ## Known vulnerabilities in what is locked, as pypi.org tells; ADVISORIES="-s osv --osv-url URL" asks another
 	$(BIN)/uv export --locked --all-extras --all-groups --no-emit-project --no-annotate --quiet --format requirements.txt > .audit.txt
-	$(AUDIT) -r .audit.txt -r layers/ringfence/python/ringfence/local/ministack.lock.txt
+	$(AUDIT) -r .audit.txt; first=$$?; $(AUDIT) -r layers/ringfence/python/ringfence/local/ministack.lock.txt && exit $$first
 	@rm -f .audit.txt
 
 fix: $(READY) ## Format and mend what can be mended by itself

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
+from tests.campaigns.threads import Threads
 
 from ringfence import App, Context
 from ringfence.acceptance import Accepted, Submission
@@ -74,31 +75,14 @@ class Crowd:
         self.other.timers.run()  # from now on the mark of the queue's memory is known
         self.accepted: list[str] = []
         self.riding: list[str] = []
-        self.full, self.over = threading.Event(), threading.Event()
-        self.faults: list[BaseException] = []
+        self.full = threading.Event()
+        self.threads = Threads()
+        self.over = self.threads.over
 
     # --- the threads -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        parts = [self.relay, self.run_timers, *[self.work] * WORKERS]
-        threads = [threading.Thread(target=self.guarded, args=(part,)) for part in parts]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self.over.set()
-            for thread in threads:
-                thread.join()
-        assert not self.faults, self.faults
-
-    def guarded(self, part: Callable[[], None]) -> None:
-        try:
-            part()
-        except BaseException as fault:  # noqa: BLE001 - told at the end
-            self.faults.append(fault)
-            self.over.set()
+    def running(self) -> AbstractContextManager[None]:
+        return self.threads.running([self.relay, self.run_timers, *[self.work] * WORKERS])
 
     def relay(self) -> None:
         while not self.over.is_set():
@@ -136,7 +120,7 @@ class Crowd:
         give_up_at = time.monotonic() + WITHIN_SECONDS
         while not what():
             assert time.monotonic() < give_up_at, f"{len(self.runs)} of {len(self.riding)} have run; {self.states()}"
-            assert not self.over.is_set(), self.faults
+            assert not self.over.is_set(), self.threads.faults
             time.sleep(0.1)
 
     def states(self) -> Counter[State]:

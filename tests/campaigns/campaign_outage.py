@@ -10,12 +10,13 @@ import itertools
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.campaigns.threads import Threads
 
 from ringfence import App, Context
 from ringfence.acceptance import Accepted, Submission
@@ -96,35 +97,17 @@ class Outage:
         for shared in ("memory_ledger", "ledger", "queue_settings", "limiter", "queues", "sweeps"):
             setattr(self.other, shared, getattr(self.here, shared))
         self.other.build()
-        self.over = threading.Event()
+        self.threads = Threads()
+        self.over = self.threads.over
         self.crawling = threading.Event()
         self.accepted: list[str] = []
         self.started: list[str] = []
         self.deepest, self.most_memory_bytes, self.looks = 0, 0, 0
-        self.faults: list[BaseException] = []
 
     # --- the threads -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        parts = (self.relay, self.run_timers, self.work, self.watch)
-        threads = [threading.Thread(target=self.guarded, args=(part,)) for part in parts]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self.over.set()
-            for thread in threads:
-                thread.join()
-        assert not self.faults, self.faults
-
-    def guarded(self, part: Callable[[], None]) -> None:
-        try:
-            part()
-        except BaseException as fault:  # noqa: BLE001 - told at the end
-            self.faults.append(fault)
-            self.over.set()
+    def running(self) -> AbstractContextManager[None]:
+        return self.threads.running((self.relay, self.run_timers, self.work, self.watch))
 
     def relay(self) -> None:
         while not self.over.is_set():
@@ -184,7 +167,7 @@ class Outage:
         give_up_at = time.monotonic() + within_seconds
         while len(self.started) < len(self.accepted):
             assert time.monotonic() < give_up_at, f"{len(self.started)} of {len(self.accepted)} were started"
-            assert not self.over.is_set(), self.faults
+            assert not self.over.is_set(), self.threads.faults
             time.sleep(0.1)
 
 

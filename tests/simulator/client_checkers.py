@@ -11,6 +11,8 @@ from ringfence.acceptance import Refusal, Submission
 from ringfence.job import Job, State
 from ringfence.wire import decode_record
 
+from .history import Landed
+
 if TYPE_CHECKING:
     from .world import World
 
@@ -81,13 +83,11 @@ def accepted_only_when_appended(world: World) -> Iterator[str]:
     """Before a client is told that its job was accepted, it is in the log, or its row says that it has gone on since, or that
     timers owe it a ticket."""
     safe: set[str] = set()
-    landed = iter(world.history.landed)
-    following = next(landed, None)
-    for index, entry in enumerate(world.history.entries):
-        while following is not None and following.index <= index:
-            if _has_gone_on(following.after):
-                safe.add(following.after.job_id)
-            following = next(landed, None)
+    for entry in world.history.with_rows():
+        if isinstance(entry, Landed):
+            if _has_gone_on(entry.after):
+                safe.add(entry.after.job_id)
+            continue
         if entry.what == "log.append" and entry.raised is None:
             for appended, sequence in zip(entry.args[0], entry.reply, strict=True):
                 if sequence is not None:

@@ -31,12 +31,10 @@ def every_job_goes_on_in_time(world: World) -> Iterator[str]:
     longer than it asked for and its backoff may add, at any time.
     """
     deadlines = _Deadlines(world)
-    rows = iter(world.history.landed)
-    landed = next(rows, None)
-    for index, entry in enumerate(world.history.entries):
-        while landed is not None and landed.index == index:
-            yield from deadlines.landed(landed)
-            landed = next(rows, None)
+    for entry in world.history.with_rows():
+        if isinstance(entry, Landed):
+            yield from deadlines.landed(entry)
+            continue
         match entry.what:
             case "asked for later":
                 deadlines.asked_for_later(entry)

@@ -28,12 +28,10 @@ def nothing_starts_early(world: World) -> Iterator[str]:
     """
     starts = _Starts(world)
     yield from starts.recorded()
-    rows = iter(world.history.landed)
-    landed = next(rows, None)
-    for index, entry in enumerate(world.history.entries):
-        while landed is not None and landed.index == index:
-            yield from starts.landed(landed)
-            landed = next(rows, None)
+    for entry in world.history.with_rows():
+        if isinstance(entry, Landed):
+            yield from starts.landed(entry)
+            continue
         match entry.what:
             case "asked for later":
                 starts.asked_for_later(entry)

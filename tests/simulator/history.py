@@ -58,6 +58,16 @@ class History:
         """The entries of these kinds, in order."""
         return (entry for entry in self.entries if entry.what in what)
 
+    def with_rows(self) -> Iterator[Entry | Landed]:
+        """The entries in order, and before each the rows that landed with it."""
+        rows = iter(self.landed)
+        landed = next(rows, None)
+        for index, entry in enumerate(self.entries):
+            while landed is not None and landed.index == index:
+                yield landed
+                landed = next(rows, None)
+            yield entry
+
     def forget(self) -> None:
         """Let go of all that happened."""
         self.entries.clear()

@@ -149,13 +149,13 @@ def interrupted(parts):
 
 run.as_completed = interrupted
 try:
-    run.main(["--seeds", "1_000_000", "--processes", "2"])
+    run.main(["--seeds", "10_000", "--processes", "2"])
 except KeyboardInterrupt:
     print("interrupted", multiprocessing.active_children())
 run.as_completed = each_done
 print("ended with", run.main(["--seeds", "6", "--processes", "2"]))
 with next(bug for bug in BUGS if bug.name == "lets retries be visible at once").planted():
-    print("ended with", run.main(["--seeds", "1_000_000", "--processes", "2"]))
+    print("ended with", run.main(["--seeds", "10_000", "--processes", "2"]))
 """
 
 
